@@ -1,0 +1,2 @@
+//! TODO
+#![deny(unsafe_code)]
