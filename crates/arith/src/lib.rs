@@ -1,1 +1,22 @@
-//! TODO
+//! The arithmetic plan `sb1`: every floating-point sum that samebit ever makes, in one written order.
+//!
+//! Everything numeric lives here, so that one rule can hold everywhere else: no other crate adds floats across
+//! elements, calls `exp`, or knows an instruction set. `PLAN.md` beside this crate is the definition in words; the
+//! [`Isa::Scalar`] implementation is the definition in code; AVX2 and AVX-512 compute the same bits.
+
+mod attention;
+mod cpu;
+pub mod double;
+mod elementwise;
+mod format;
+mod functions;
+mod kv;
+mod lanes;
+mod matrix;
+mod norm;
+mod pool;
+mod rope;
+mod softmax;
+
+pub use cpu::{Cpu, CpuError, Isa};
+pub use format::{Encoded, EncodedError, FloatType, Format};
