@@ -28,7 +28,7 @@ const fn name_only(id: u32, name: &'static str) -> Row {
     Row { id, name, block: None, format: None }
 }
 
-static BLOCK_TYPES: [Row; 34] = [
+static BLOCK_TYPES: [Row; 35] = [
     usable(2, "Q4_0", Format::Q4_0),
     usable(3, "Q4_1", Format::Q4_1),
     name_only(4, "Q4_2"),
@@ -63,6 +63,7 @@ static BLOCK_TYPES: [Row; 34] = [
     usable(39, "MXFP4", Format::Mxfp4),
     row(40, "NVFP4", 64, 36),
     row(41, "Q1_0", 128, 18),
+    name_only(42, "Q2_0"),
 ];
 
 /// Ids whose elements are plain numbers.
@@ -190,7 +191,7 @@ mod tests {
             }
         }
         // Every id up to the newest has a name.
-        assert_eq!(seen.len(), 42);
-        assert!(matches!(lookup(42), TypeId::Unknown));
+        assert_eq!(seen.len(), 43);
+        assert!(matches!(lookup(43), TypeId::Unknown));
     }
 }
