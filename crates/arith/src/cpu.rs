@@ -1,5 +1,6 @@
 //! The machine a forward pass runs on: an instruction set and a pool of threads. Neither can change a bit.
 
+use crate::pool::Pool;
 use std::fmt;
 use std::str::FromStr;
 
@@ -94,12 +95,21 @@ pub enum CpuError {
         /// The largest number.
         max: usize,
     },
+    /// The system would not start that many threads.
+    #[error("the system refused to start {threads} threads: {reason}; ask for fewer")]
+    Spawn {
+        /// The number asked for.
+        threads: usize,
+        /// What the system said.
+        reason: String,
+    },
 }
 
 /// An instruction set and a pool of threads.
 #[derive(Debug)]
 pub struct Cpu {
     isa: Isa,
+    pool: Pool,
 }
 
 impl Cpu {
@@ -109,7 +119,7 @@ impl Cpu {
     /// A pool of `threads` (the caller's included) that computes with `isa`.
     ///
     /// # Errors
-    /// When the processor lacks `isa`, or `threads` is out of range.
+    /// When the processor lacks `isa`, `threads` is out of range, or the system refuses to start them.
     pub fn new(isa: Isa, threads: usize) -> Result<Self, CpuError> {
         if !isa.is_available() {
             return Err(CpuError::IsaMissing { isa, best: Isa::detect() });
@@ -117,11 +127,54 @@ impl Cpu {
         if !(1..=Self::MAX_THREADS).contains(&threads) {
             return Err(CpuError::Threads { threads, max: Self::MAX_THREADS });
         }
-        Ok(Self { isa })
+        let pool =
+            Pool::new(threads).map_err(|error| CpuError::Spawn { threads, reason: error.to_string() })?;
+        Ok(Self { isa, pool })
     }
 
     /// The instruction set in use.
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+
+    /// Threads that work, the caller's included.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// The threads.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instruction_sets_go_by_their_names() {
+        for isa in Isa::ALL {
+            assert_eq!(isa.to_string().parse(), Ok(isa));
+        }
+        let error = "sse9".parse::<Isa>().unwrap_err().to_string();
+        assert!(error.contains("sse9") && error.contains("avx512"), "{error}");
+    }
+
+    #[test]
+    fn thread_counts_are_bounded() {
+        for threads in [0, Cpu::MAX_THREADS + 1, usize::MAX] {
+            let error = Cpu::new(Isa::Scalar, threads).unwrap_err();
+            assert_eq!(error, CpuError::Threads { threads, max: Cpu::MAX_THREADS });
+        }
+        assert_eq!(Cpu::new(Isa::Scalar, 3).unwrap().threads(), 3);
+    }
+
+    #[test]
+    fn a_missing_instruction_set_is_refused() {
+        for isa in Isa::ALL.into_iter().filter(|isa| !isa.is_available()) {
+            assert_eq!(Cpu::new(isa, 1).unwrap_err(), CpuError::IsaMissing { isa, best: Isa::detect() });
+        }
+        assert!(Isa::detect().is_available());
     }
 }

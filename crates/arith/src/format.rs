@@ -1,5 +1,15 @@
 //! How checkpoints store matrices: the formats samebit computes with, and one borrowed view of an encoded matrix.
 
+mod coded;
+mod ggml;
+mod kquant;
+mod mlx;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use coded::{BLOCK, Coded, CodedVisitor, Group, Row};
+
+use half::{bf16, f16};
 use std::fmt;
 
 /// A plain floating-point storage type, little endian.
@@ -213,7 +223,7 @@ impl<'a> Encoded<'a> {
         }
         let (elements, bytes) = format.block();
         let group = format.separate_scale().map_or(elements, |(group, _)| group);
-        if columns % group != 0 {
+        if !columns.is_multiple_of(group) {
             return Err(EncodedError::RaggedRows { format, columns, block: group });
         }
         let too_large = EncodedError::TooLarge { format, rows, columns };
@@ -233,7 +243,11 @@ impl<'a> Encoded<'a> {
             None => 0,
         };
         check("scales", scales.len(), scale_bytes)?;
-        check("biases", biases.len(), if matches!(format, Format::MlxAffine { .. }) { scale_bytes } else { 0 })?;
+        check(
+            "biases",
+            biases.len(),
+            if matches!(format, Format::MlxAffine { .. }) { scale_bytes } else { 0 },
+        )?;
         Ok(Self { format, rows, columns, data, scales, biases })
     }
 
@@ -267,18 +281,35 @@ impl<'a> Encoded<'a> {
             let row = bytes.len() / self.rows.max(1);
             &bytes[start * row..(start + count) * row]
         };
-        Self { rows: count, data: part(self.data), scales: part(self.scales), biases: part(self.biases), ..*self }
+        Self {
+            rows: count,
+            data: part(self.data),
+            scales: part(self.scales),
+            biases: part(self.biases),
+            ..*self
+        }
     }
 
-    pub(crate) fn data(&self) -> &'a [u8] {
-        self.data
-    }
-
-    pub(crate) fn scales(&self) -> &'a [u8] {
-        self.scales
-    }
-
-    pub(crate) fn biases(&self) -> &'a [u8] {
-        self.biases
+    /// Writes the values of row `row` in binary32: plain floats widened, ggml's types as ggml defines them, MLX's affine
+    /// codes as `scale * code + bias` with product and sum each rounded to binary32 (see PLAN.md section 3).
+    ///
+    /// # Panics
+    /// When there is no such row, or `out` does not hold [`Encoded::columns`] elements.
+    pub fn dequantize_row(&self, row: usize, out: &mut [f32]) {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        assert_eq!(out.len(), self.columns, "a row has one value per column");
+        let row = self.row(row);
+        if let Format::Float(float) = self.format {
+            let elements = row.data.chunks_exact(float.bytes());
+            for (out, bytes) in out.iter_mut().zip(elements) {
+                *out = match (float, bytes) {
+                    (FloatType::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
+                    (FloatType::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f32(),
+                    (FloatType::Bf16, &[a, b]) => bf16::from_le_bytes([a, b]).to_f32(),
+                    _ => unreachable!("chunks of the type's own size"),
+                };
+            }
+        }
+        self.format.visit_coded(coded::Dequantize { row, out });
     }
 }

@@ -44,6 +44,9 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// Exact running products of one row's block with sixteen outputs.
     type Dot: Copy;
 
+    /// How many `Float`s the registers hold: what a kernel may keep at once (1 where that is not worth caring for).
+    const REGISTERS: usize;
+
     // ---- f32 ----
     fn splat(self, x: f32) -> Self::Float;
     fn load(self, x: &[f32; LANES]) -> Self::Float;
@@ -75,6 +78,9 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// `2^n` for integral `n` in `-126 ..= 127`.
     fn pow2(self, n: Self::Float) -> Self::Float;
 
+    /// Asks for `x` to be brought into the caches; changes nothing else.
+    fn prefetch<T>(self, x: &T);
+
     // ---- i32 ----
     fn splat_int(self, x: i32) -> Self::Int;
     /// Integral floats within i32 to integers (ties to even otherwise).
@@ -82,7 +88,6 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// To the nearest float, ties to even.
     fn to_float(self, x: Self::Int) -> Self::Float;
     fn store_int(self, x: Self::Int, to: &mut [i32; LANES]);
-    fn sub_int(self, a: Self::Int, b: Self::Int) -> Self::Int;
     /// Shifts left by `bits` (0..=31), wrapping.
     fn shift_left_int(self, a: Self::Int, bits: u32) -> Self::Int;
 
@@ -130,9 +135,13 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn or_codes(self, a: Self::Codes, b: Self::Codes) -> Self::Codes;
     /// `table[code]` for codes `0..16`.
     fn lookup(self, table: &[u8; 16], codes: Self::Codes) -> Self::Codes;
-    /// How many rows a product kernel should hold at once.
+    /// How many rows a product kernel should hold at once: 1, 2 or 4.
     const ROWS_AT_ONCE: usize;
+    /// How many panels of sixteen outputs it should hold at once: 1 or 2.
+    const PANELS_AT_ONCE: usize;
     fn dot_zero(self) -> Self::Dot;
+    /// Sums that start at `start * 2^bits` (within i32) instead of zero.
+    fn dot_start(self, start: i32, bits: u32) -> Self::Dot;
     /// Adds columns `4 line .. 4 line + 4` of `row`, times `codes`, to the sixteen outputs.
     fn dot_line(self, dot: Self::Dot, codes: Self::Codes, row: &RowBlock, line: usize) -> Self::Dot;
     /// The exact sums `sum_k codes[o][k] * integer[k]`.

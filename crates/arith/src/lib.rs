@@ -12,11 +12,24 @@ mod format;
 mod functions;
 mod kv;
 mod lanes;
+pub mod likelihood;
 mod matrix;
 mod norm;
 mod pool;
 mod rope;
+pub mod sampling;
 mod softmax;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod vectors;
 
+pub use attention::{AttentionShape, AttentionSpan};
 pub use cpu::{Cpu, CpuError, Isa};
+pub use double::{Llama3Scaling, YarnScaling};
 pub use format::{Encoded, EncodedError, FloatType, Format};
+pub use kv::{KvDecodeError, KvPage, KvShape, KvType, UnknownKvType};
+pub use matrix::{Activations, Matrix};
+pub use pool::Pool;
+pub use rope::{RopeAngles, RopeFrequencies, RopeLayout};
+pub use softmax::top_k;

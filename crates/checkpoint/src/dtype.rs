@@ -4,7 +4,7 @@ use std::fmt;
 
 use samebit_arith::{FloatType, Format};
 
-use crate::gguf::GgmlType;
+use crate::gguf::{self, GgmlType};
 
 /// Storage type of a tensor as its file declares it.
 ///
@@ -103,6 +103,12 @@ impl DType {
             Self::Ggml(kind) => kind.format(),
             _ => None,
         }
+    }
+
+    /// The type of a tensor that stores `format` in a file of its own blocks: plain floats and ggml's types. `None` for
+    /// MLX's formats, which take several tensors.
+    pub fn from_format(format: Format) -> Option<Self> {
+        gguf::dtype_of(format)
     }
 
     /// The plain float type, where it is one that arithmetic reads.

@@ -106,6 +106,7 @@ impl CheckpointError {
     }
 
     /// A [`CheckpointError::Malformed`] from its parts.
+    #[expect(clippy::needless_pass_by_value, reason = "callers build the parts in place")]
     pub(crate) fn malformed(
         file: &Path,
         place: impl ToString,
@@ -141,4 +142,33 @@ pub(crate) fn quoted(text: &str) -> String {
         shown.push('…');
     }
     format!("{shown:?}")
+}
+
+/// A message of another library, cut in the middle when it repeats a long piece of the file.
+pub(crate) fn short(message: &impl std::fmt::Display) -> String {
+    const LONGEST: usize = 300;
+    const ENDING: usize = 80;
+    let message = message.to_string();
+    if message.chars().count() <= LONGEST {
+        return message;
+    }
+    let start: String = message.chars().take(LONGEST - ENDING).collect();
+    let skipped = message.chars().count() - ENDING;
+    let end: String = message.chars().skip(skipped).collect();
+    format!("{start} … {end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut() {
+        assert_eq!(quoted("a\"\n"), r#""a\"\n""#);
+        assert_eq!(quoted(&"é".repeat(200)).chars().count(), 83);
+        assert_eq!(short(&"fine"), "fine");
+        let long = format!("starts {} ends", "é".repeat(5000));
+        let cut = short(&long);
+        assert!(cut.starts_with("starts") && cut.ends_with(" ends") && cut.chars().count() == 303, "{cut}");
+    }
 }

@@ -38,7 +38,8 @@ pub(crate) fn near<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Ve
     for name in names {
         let common = wanted.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
         let rest = wanted.len().min(name.len()) - common;
-        let ending = wanted.bytes().rev().zip(name.bytes().rev()).take(rest).take_while(|(a, b)| a == b).count();
+        let ending =
+            wanted.bytes().rev().zip(name.bytes().rev()).take(rest).take_while(|(a, b)| a == b).count();
         let score = common + ending;
         if 2 * score < wanted.len() {
             continue;

@@ -1,5 +1,6 @@
 //! Tensors of a checkpoint: what a header declares, and a view with the bytes.
 
+use std::ops::Range;
 use std::path::Path;
 
 use half::{bf16, f16};
@@ -23,6 +24,11 @@ pub struct TensorEntry {
 }
 
 impl TensorEntry {
+    /// Its bytes in the file.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start..self.start + self.bytes
+    }
+
     /// Checks a shape and computes the size of the tensor: `(elements, bytes)`.
     ///
     /// Rows (the last dimension) must be whole blocks of block types; smaller units may be filled by the whole tensor.
@@ -30,7 +36,8 @@ impl TensorEntry {
         let (block, block_bytes) = dtype.block();
         let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
         let elements = elements.ok_or(SizeError::TooLarge)?;
-        let unit = if matches!(dtype, DType::Ggml(_)) { shape.last().copied().unwrap_or(1) } else { elements };
+        let unit =
+            if matches!(dtype, DType::Ggml(_)) { shape.last().copied().unwrap_or(1) } else { elements };
         if unit % block != 0 {
             return Err(SizeError::Ragged { unit, block });
         }

@@ -55,11 +55,12 @@ pub enum RopeScaling {
     Yarn(YarnScaling),
 }
 
-/// The rotation of one head: pairs `(i, i + size/2)` turn by `position * frequency[i]`.
+/// The rotation of one head: pair `i` turns by `position * frequency[i]`. Pairs are `(i, i + size/2)`, or neighbours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     frequencies: Vec<f64>,
     attention_factor: f64,
+    neighbours: bool,
 }
 
 impl Rope {
@@ -76,17 +77,35 @@ impl Rope {
             RopeScaling::Yarn(yarn) => yarn.attention_factor,
             _ => 1.0,
         };
-        Self { frequencies: frequencies.collect(), attention_factor }
+        Self { frequencies: frequencies.collect(), attention_factor, neighbours: false }
+    }
+
+    /// The same rotation of pairs `(2i, 2i + 1)`, for weights whose rows were reordered so (GGUF files of llama).
+    pub fn of_neighbours(mut self) -> Self {
+        self.neighbours = true;
+        self
+    }
+
+    /// The same rotation with every frequency divided by its own factor (the `rope_freqs` tensor of GGUF files); pairs
+    /// without a factor stay.
+    pub fn slowed(mut self, factors: &[f64]) -> Self {
+        for (frequency, factor) in self.frequencies.iter_mut().zip(factors) {
+            *frequency /= factor;
+        }
+        self
     }
 
     /// Turns one head in place. `head` has the size that this rotation was made for.
     pub fn rotate(&self, head: &mut [f64], position: usize) {
-        let (low, high) = head.split_at_mut(self.frequencies.len());
-        for ((low, high), frequency) in low.iter_mut().zip(high).zip(&self.frequencies) {
+        let half = self.frequencies.len();
+        for (pair, frequency) in self.frequencies.iter().enumerate() {
+            let (first, second) =
+                if self.neighbours { (2 * pair, 2 * pair + 1) } else { (pair, pair + half) };
             let angle = position as f64 * frequency;
             let (sin, cos) =
                 (libm::sin(angle) * self.attention_factor, libm::cos(angle) * self.attention_factor);
-            (*low, *high) = (*low * cos - *high * sin, *high * cos + *low * sin);
+            let (x, y) = (head[first], head[second]);
+            (head[first], head[second]) = (x * cos - y * sin, y * cos + x * sin);
         }
     }
 }
@@ -141,6 +160,16 @@ mod tests {
         let mut head = [1.0, 0.0, 0.0, 0.0];
         Rope::new(4, 10000.0, RopeScaling::None).rotate(&mut head, 1);
         assert!(head[2] != 0.0 && head[1] == 0.0);
+        let mut neighbours = [1.0, 0.0, 0.0, 0.0];
+        Rope::new(4, 10000.0, RopeScaling::None).of_neighbours().rotate(&mut neighbours, 1);
+        assert_eq!(neighbours, [head[0], head[2], 0.0, 0.0]);
+    }
+
+    #[test]
+    fn factors_slow_their_own_pair() {
+        let rope = Rope::new(4, 10000.0, RopeScaling::None);
+        let slowed = rope.clone().slowed(&[1.0, 8.0]);
+        assert_eq!(slowed.frequencies, [rope.frequencies[0], rope.frequencies[1] / 8.0]);
     }
 
     #[test]

@@ -58,6 +58,7 @@ impl Lanes for Avx2 {
     type Codes = [__m256i; 2];
     /// Two partial sums of each output: register `r` holds outputs `4 r .. 4 r + 4`.
     type Dot = [__m256i; 4];
+    const REGISTERS: usize = 8;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::Float {
@@ -72,7 +73,7 @@ impl Lanes for Avx2 {
         simd!({
             _mm256_storeu_ps(to.as_mut_ptr(), x[0]);
             _mm256_storeu_ps(to.as_mut_ptr().add(8), x[1]);
-        })
+        });
     }
     #[inline(always)]
     fn load_f16(self, x: &[u16; LANES]) -> Self::Float {
@@ -150,6 +151,11 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch<T>(self, x: &T) {
+        simd!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()))
+    }
+
+    #[inline(always)]
     fn splat_int(self, x: i32) -> Self::Int {
         simd!([_mm256_set1_epi32(x); 2])
     }
@@ -166,11 +172,7 @@ impl Lanes for Avx2 {
         simd!({
             _mm256_storeu_si256(to.as_mut_ptr().cast(), x[0]);
             _mm256_storeu_si256(to.as_mut_ptr().add(8).cast(), x[1]);
-        })
-    }
-    #[inline(always)]
-    fn sub_int(self, a: Self::Int, b: Self::Int) -> Self::Int {
-        each!(2, |h| _mm256_sub_epi32(a[h], b[h]))
+        });
     }
     #[inline(always)]
     fn shift_left_int(self, a: Self::Int, bits: u32) -> Self::Int {
@@ -317,9 +319,15 @@ impl Lanes for Avx2 {
         })
     }
     const ROWS_AT_ONCE: usize = 2;
+    const PANELS_AT_ONCE: usize = 1;
     #[inline(always)]
     fn dot_zero(self) -> Self::Dot {
         simd!([_mm256_setzero_si256(); 4])
+    }
+    #[inline(always)]
+    fn dot_start(self, start: i32, bits: u32) -> Self::Dot {
+        // In the first of the two partial sums.
+        simd!([_mm256_set1_epi64x(i64::from((start << bits) as u32)); 4])
     }
     #[inline(always)]
     fn dot_line(self, dot: Self::Dot, codes: Self::Codes, row: &RowBlock, line: usize) -> Self::Dot {

@@ -46,6 +46,7 @@ impl Lanes for Avx512 {
     type Codes = __m512i;
     /// Sums of the high plane and of the low plane.
     type Dot = [__m512i; 2];
+    const REGISTERS: usize = 32;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::Float {
@@ -57,7 +58,7 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn store(self, x: Self::Float, to: &mut [f32; LANES]) {
-        simd!(_mm512_storeu_ps(to.as_mut_ptr(), x))
+        simd!(_mm512_storeu_ps(to.as_mut_ptr(), x));
     }
     #[inline(always)]
     fn load_f16(self, x: &[u16; LANES]) -> Self::Float {
@@ -127,6 +128,11 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn prefetch<T>(self, x: &T) {
+        simd!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()))
+    }
+
+    #[inline(always)]
     fn splat_int(self, x: i32) -> Self::Int {
         simd!(_mm512_set1_epi32(x))
     }
@@ -140,11 +146,7 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn store_int(self, x: Self::Int, to: &mut [i32; LANES]) {
-        simd!(_mm512_storeu_si512(to.as_mut_ptr().cast(), x))
-    }
-    #[inline(always)]
-    fn sub_int(self, a: Self::Int, b: Self::Int) -> Self::Int {
-        simd!(_mm512_sub_epi32(a, b))
+        simd!(_mm512_storeu_si512(to.as_mut_ptr().cast(), x));
     }
     #[inline(always)]
     fn shift_left_int(self, a: Self::Int, bits: u32) -> Self::Int {
@@ -273,10 +275,17 @@ impl Lanes for Avx512 {
             _mm512_shuffle_epi8(table, codes)
         })
     }
-    const ROWS_AT_ONCE: usize = 8;
+    const ROWS_AT_ONCE: usize = 4;
+    const PANELS_AT_ONCE: usize = 2;
     #[inline(always)]
     fn dot_zero(self) -> Self::Dot {
         simd!([_mm512_setzero_si512(); 2])
+    }
+    #[inline(always)]
+    fn dot_start(self, start: i32, bits: u32) -> Self::Dot {
+        // Spread first: the processor loads and spreads at once, while a shifted scalar would have to move over.
+        let low = self.shift_left_int(self.splat_int(start), bits);
+        simd!([_mm512_setzero_si512(), low])
     }
     #[inline(always)]
     fn dot_line(self, dot: Self::Dot, codes: Self::Codes, row: &RowBlock, line: usize) -> Self::Dot {

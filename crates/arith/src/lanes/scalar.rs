@@ -23,6 +23,7 @@ impl Lanes for Scalar {
     type Double = [f64; LANES];
     type Codes = [u8; LINE];
     type Dot = [i32; LANES];
+    const REGISTERS: usize = 1;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::Float {
@@ -98,6 +99,9 @@ impl Lanes for Scalar {
     }
 
     #[inline(always)]
+    fn prefetch<T>(self, _: &T) {}
+
+    #[inline(always)]
     fn splat_int(self, x: i32) -> Self::Int {
         [x; LANES]
     }
@@ -112,10 +116,6 @@ impl Lanes for Scalar {
     #[inline(always)]
     fn store_int(self, x: Self::Int, to: &mut [i32; LANES]) {
         *to = x;
-    }
-    #[inline(always)]
-    fn sub_int(self, a: Self::Int, b: Self::Int) -> Self::Int {
-        zip(a, b, i32::wrapping_sub)
     }
     #[inline(always)]
     fn shift_left_int(self, a: Self::Int, bits: u32) -> Self::Int {
@@ -220,11 +220,17 @@ impl Lanes for Scalar {
         map(codes, |c| table[usize::from(c & 15)])
     }
     const ROWS_AT_ONCE: usize = 1;
+    const PANELS_AT_ONCE: usize = 1;
     #[inline(always)]
     fn dot_zero(self) -> Self::Dot {
         [0; LANES]
     }
     #[inline(always)]
+    fn dot_start(self, start: i32, bits: u32) -> Self::Dot {
+        [start << bits; LANES]
+    }
+    // A call per line: unrolled into the kernels it takes minutes to compile and is no faster.
+    #[inline(never)]
     fn dot_line(self, dot: Self::Dot, codes: Self::Codes, row: &RowBlock, line: usize) -> Self::Dot {
         std::array::from_fn(|o| {
             (0..4).fold(dot[o], |sum, c| {

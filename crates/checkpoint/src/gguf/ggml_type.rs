@@ -11,28 +11,22 @@ use crate::DType;
 struct Row {
     id: u32,
     name: &'static str,
-    /// `(elements, bytes)` of a block; `None` for types that were withdrawn or whose layout is not known here.
-    block: Option<(usize, usize)>,
+    /// `(elements, bytes)` of a block.
+    block: (usize, usize),
     format: Option<Format>,
 }
 
 const fn row(id: u32, name: &'static str, elements: usize, bytes: usize) -> Row {
-    Row { id, name, block: Some((elements, bytes)), format: None }
+    Row { id, name, block: (elements, bytes), format: None }
 }
 
 const fn usable(id: u32, name: &'static str, format: Format) -> Row {
-    Row { id, name, block: Some(format.block()), format: Some(format) }
+    Row { id, name, block: format.block(), format: Some(format) }
 }
 
-const fn name_only(id: u32, name: &'static str) -> Row {
-    Row { id, name, block: None, format: None }
-}
-
-static BLOCK_TYPES: [Row; 35] = [
+static BLOCK_TYPES: [Row; 26] = [
     usable(2, "Q4_0", Format::Q4_0),
     usable(3, "Q4_1", Format::Q4_1),
-    name_only(4, "Q4_2"),
-    name_only(5, "Q4_3"),
     usable(6, "Q5_0", Format::Q5_0),
     usable(7, "Q5_1", Format::Q5_1),
     usable(8, "Q8_0", Format::Q8_0),
@@ -52,18 +46,11 @@ static BLOCK_TYPES: [Row; 35] = [
     row(22, "IQ2_S", 256, 82),
     usable(23, "IQ4_XS", Format::Iq4Xs),
     row(29, "IQ1_M", 256, 56),
-    name_only(31, "Q4_0_4_4"),
-    name_only(32, "Q4_0_4_8"),
-    name_only(33, "Q4_0_8_8"),
     row(34, "TQ1_0", 256, 54),
     row(35, "TQ2_0", 256, 66),
-    name_only(36, "IQ4_NL_4_4"),
-    name_only(37, "IQ4_NL_4_8"),
-    name_only(38, "IQ4_NL_8_8"),
     usable(39, "MXFP4", Format::Mxfp4),
     row(40, "NVFP4", 64, 36),
     row(41, "Q1_0", 128, 18),
-    name_only(42, "Q2_0"),
 ];
 
 /// Ids whose elements are plain numbers.
@@ -78,11 +65,23 @@ const PLAIN_TYPES: [(u32, DType); 8] = [
     (30, DType::Bf16),
 ];
 
+/// Types that were withdrawn, or whose layout is not known here.
+const NAMES_ONLY: [(u32, &str); 9] = [
+    (4, "Q4_2"),
+    (5, "Q4_3"),
+    (31, "Q4_0_4_4"),
+    (32, "Q4_0_4_8"),
+    (33, "Q4_0_8_8"),
+    (36, "IQ4_NL_4_4"),
+    (37, "IQ4_NL_4_8"),
+    (38, "IQ4_NL_8_8"),
+    (42, "Q2_0"),
+];
+
 /// A block type of ggml whose layout is known.
 #[derive(Clone, Copy)]
 pub struct GgmlType {
     row: &'static Row,
-    block: (usize, usize),
 }
 
 impl GgmlType {
@@ -98,7 +97,7 @@ impl GgmlType {
 
     /// `(elements, bytes)` of a block.
     pub fn block(self) -> (usize, usize) {
-        self.block
+        self.row.block
     }
 
     /// The format samebit computes with, where it does.
@@ -136,11 +135,11 @@ pub(super) fn lookup(id: u32) -> TypeId {
     if let Some((_, dtype)) = PLAIN_TYPES.iter().find(|(known, _)| *known == id) {
         return TypeId::Known(*dtype);
     }
-    match BLOCK_TYPES.iter().find(|row| row.id == id) {
-        Some(row) => match row.block {
-            Some(block) => TypeId::Known(DType::Ggml(GgmlType { row, block })),
-            None => TypeId::NameOnly(row.name),
-        },
+    if let Some(row) = BLOCK_TYPES.iter().find(|row| row.id == id) {
+        return TypeId::Known(DType::Ggml(GgmlType { row }));
+    }
+    match NAMES_ONLY.iter().find(|(known, _)| *known == id) {
+        Some((_, name)) => TypeId::NameOnly(name),
         None => TypeId::Unknown,
     }
 }
@@ -156,7 +155,7 @@ pub(super) fn id_of(dtype: DType) -> Option<u32> {
 /// The type a matrix of this format has in a GGUF file; `None` for MLX's formats.
 pub(crate) fn dtype_of(format: Format) -> Option<DType> {
     let plain = [DType::F32, DType::F16, DType::Bf16].into_iter();
-    let blocks = BLOCK_TYPES.iter().filter_map(|row| Some(DType::Ggml(GgmlType { row, block: row.block? })));
+    let blocks = BLOCK_TYPES.iter().map(|row| DType::Ggml(GgmlType { row }));
     plain.chain(blocks).find(|dtype| dtype.format() == Some(format))
 }
 
@@ -186,9 +185,11 @@ mod tests {
         let ids = BLOCK_TYPES.iter().map(|row| row.id).chain(PLAIN_TYPES.iter().map(|(id, _)| *id));
         for id in ids {
             assert!(seen.insert(id), "id {id} twice");
-            if let TypeId::Known(dtype) = lookup(id) {
-                assert_eq!(id_of(dtype), Some(id));
-            }
+            assert!(matches!(lookup(id), TypeId::Known(dtype) if id_of(dtype) == Some(id)), "id {id}");
+        }
+        for (id, name) in NAMES_ONLY {
+            assert!(seen.insert(id), "id {id} twice");
+            assert!(matches!(lookup(id), TypeId::NameOnly(found) if found == name), "id {id}");
         }
         // Every id up to the newest has a name.
         assert_eq!(seen.len(), 43);

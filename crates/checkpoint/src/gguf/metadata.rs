@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::value::{GgufArray, GgufValue, Strings};
-use crate::CheckpointError;
+use super::value::{GgufArray, GgufValue};
+use crate::error::quoted;
 use crate::names::NameIndex;
+use crate::{CheckpointError, Strings};
 
 /// Metadata of a GGUF file, in file order.
 #[derive(Clone, Debug)]
@@ -27,7 +28,8 @@ impl Metadata {
     /// Entries in file order; an error is the name of a key that occurs twice.
     pub(super) fn new(file: &Path, entries: Vec<(String, GgufValue)>) -> Result<Self, CheckpointError> {
         let index = NameIndex::build(entries.len(), |at| &entries[at].0).map_err(|(first, second)| {
-            let found = format!("the key {} twice, as entries {first} and {second}", entries[first].0);
+            let found =
+                format!("the key {} twice, as entries {first} and {second}", quoted(&entries[first].0));
             CheckpointError::malformed(file, "metadata", found, "every key once")
         })?;
         Ok(Self { file: file.to_path_buf(), entries, index })

@@ -11,7 +11,7 @@ pub mod writer;
 pub use ggml_type::GgmlType;
 pub use metadata::{FromGguf, Metadata};
 pub use parse::{GgufHeader, parse};
-pub use value::{GgufArray, GgufValue, Strings};
+pub use value::{GgufArray, GgufValue};
 
-pub(crate) use ggml_type::supported_names;
-pub(crate) use split::open_parts;
+pub(crate) use ggml_type::{dtype_of, supported_names};
+pub(crate) use split::{open_parts, same_model};

@@ -56,12 +56,11 @@ pub fn parse(file: &Path, bytes: &[u8]) -> Result<GgufHeader, CheckpointError> {
     }
     let metadata = Metadata::new(file, entries)?;
     let alignment = read_alignment(file, &metadata)?;
-    // Asked again: the metadata has taken its share of the bytes that were left.
-    if tensor_count > cursor.remaining() / LEAST_TENSOR {
-        let expected = format!("{} bytes of tensor descriptions; the file is cut short or damaged", {
-            tensor_count.saturating_mul(LEAST_TENSOR)
-        });
-        let found = format!("{} bytes after the metadata", cursor.remaining());
+    // Asked again, since the metadata have taken their share of the bytes that were left.
+    let most = cursor.remaining() / LEAST_TENSOR;
+    if tensor_count > most {
+        let found = format!("a count of {tensor_count}");
+        let expected = format!("at most {most}, since {} bytes follow the metadata", cursor.remaining());
         return Err(cursor.error(Place::Head("tensor count"), found, expected));
     }
     let mut tensors = Vec::with_capacity(tensor_count);
@@ -88,9 +87,11 @@ fn read_version(cursor: &mut Cursor) -> Result<u32, CheckpointError> {
     match version {
         2 | 3 => Ok(version),
         1 => Err(cursor.error(place, "version 1", format!("{expected}; convert the model again"))),
-        _ if matches!(version.swap_bytes(), 1..=3) => {
-            Err(cursor.error(place, "a big-endian file", "a little-endian file; get that variant of the model"))
-        }
+        _ if matches!(version.swap_bytes(), 1..=3) => Err(cursor.error(
+            place,
+            "a big-endian file",
+            "a little-endian file; get that variant of the model",
+        )),
         other => Err(cursor.error(place, format!("version {other}"), expected)),
     }
 }
@@ -204,7 +205,8 @@ fn place_tensors(
         }
     }
     NameIndex::build(tensors.len(), |at| &tensors[at].name).map_err(|(first, second)| {
-        let found = format!("the name {} twice, as tensors {first} and {second}", quoted(&tensors[first].name));
+        let found =
+            format!("the name {} twice, as tensors {first} and {second}", quoted(&tensors[first].name));
         CheckpointError::malformed(file, "tensor names", found, "every name once")
     })?;
     refuse_overlaps(file, tensors)

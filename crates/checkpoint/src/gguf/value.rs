@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::cursor::{Cursor, Place};
-use crate::CheckpointError;
+use crate::{CheckpointError, Strings};
 
 /// Deepest nesting of arrays that is read. Published files nest none.
 const DEEPEST_ARRAY: usize = 8;
@@ -68,54 +68,6 @@ pub enum GgufArray {
     I64(Vec<i64>),
     /// Binary64.
     F64(Vec<f64>),
-}
-
-/// Many texts in one allocation, as vocabularies have hundreds of thousands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Strings {
-    text: String,
-    /// Where each text ends in `text`.
-    ends: Vec<usize>,
-}
-
-impl Strings {
-    /// Number of texts.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// The text at `index`, if there is one.
-    pub fn get(&self, index: usize) -> Option<&str> {
-        let end = *self.ends.get(index)?;
-        let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        Some(&self.text[start..end])
-    }
-
-    /// All texts in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
-        let mut start = 0;
-        self.ends.iter().map(move |&end| {
-            let text = &self.text[start..end];
-            start = end;
-            text
-        })
-    }
-}
-
-impl<S: AsRef<str>> FromIterator<S> for Strings {
-    fn from_iter<I: IntoIterator<Item = S>>(texts: I) -> Self {
-        let mut strings = Self::default();
-        for text in texts {
-            strings.text.push_str(text.as_ref());
-            strings.ends.push(strings.text.len());
-        }
-        strings
-    }
 }
 
 impl GgufArray {
@@ -320,10 +272,9 @@ fn strings(cursor: &mut Cursor, place: Place) -> Result<Strings, CheckpointError
         length += text.len();
         texts.push(text);
     }
-    let mut strings = Strings { text: String::with_capacity(length), ends: Vec::with_capacity(count) };
+    let mut strings = Strings::with_capacity(count, length);
     for text in texts {
-        strings.text.push_str(text);
-        strings.ends.push(strings.text.len());
+        strings.push(text);
     }
     Ok(strings)
 }

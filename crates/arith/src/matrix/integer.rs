@@ -1,0 +1,284 @@
+//! Integer-coded weights: packing, and products with rows in 16-bit integers (PLAN.md section 3).
+//!
+//! The kernel knows how codes are stored and how columns go in steps, not the format: the scales of a panel are first
+//! spread into plain binary32, sixteen outputs a group. So formats share kernels, and rows share that work.
+
+use super::activations::{Quantized, QuantizedBlock, Sums, TileRows};
+use super::layout::{CodeLayout, LINES, ScaleLayout, Steps};
+use super::panels::Panels;
+use super::{Matrix, panel_count, rows_per_pass, store_outputs};
+use crate::cpu::Cpu;
+use crate::format::{BLOCK, Coded, CodedVisitor, Encoded, Row};
+use crate::lanes::{Kernel, LANES, LINE, Lanes};
+use crate::pool::Columns;
+use std::marker::PhantomData;
+
+/// Groups of one output.
+fn groups<F: Coded>(columns: usize, wide: u32) -> usize {
+    (columns / F::Steps::COLUMNS) >> wide
+}
+
+/// Bytes of the scales of a panel: they come first, then the codes.
+fn scale_bytes<F: Coded>(groups: usize) -> usize {
+    F::Scales::bytes(groups).next_multiple_of(LINE)
+}
+
+/// Packs a matrix.
+pub(super) struct Pack<'a> {
+    pub(super) cpu: &'a Cpu,
+    pub(super) weights: &'a Encoded<'a>,
+}
+
+impl CodedVisitor for Pack<'_> {
+    type Output = Panels;
+
+    fn visit<F: Coded>(self) -> Panels {
+        let (weights, columns) = (self.weights, self.weights.columns());
+        let groups = groups::<F>(columns, weights.format().wide());
+        let scale_bytes = scale_bytes::<F>(groups);
+        let panel_bytes = scale_bytes + columns / BLOCK * F::Layout::BYTES;
+        let mut panels = Panels::new(panel_bytes, panel_count(weights.rows()));
+        if panel_bytes == 0 {
+            return panels;
+        }
+        self.cpu.pool().run_pieces(panels.all_mut(), panel_bytes, &|panel, out| {
+            let first = LANES * panel;
+            let rows: Vec<Row<'_>> =
+                (first..weights.rows().min(first + LANES)).map(|row| weights.row(row)).collect();
+            let (scales, codes) = out.split_at_mut(scale_bytes);
+            pack_codes::<F>(&rows, codes);
+            for (output, &row) in rows.iter().enumerate() {
+                for group in 0..groups {
+                    F::Scales::write(F::group(row, group << row.wide), scales, group, output);
+                }
+            }
+        });
+        panels
+    }
+}
+
+/// Packs the codes of up to sixteen outputs. Outputs that do not exist keep codes and scales of zero.
+fn pack_codes<F: Coded>(rows: &[Row<'_>], out: &mut [u8]) {
+    let mut codes = [[0; BLOCK]; LANES];
+    for (block, out) in out.chunks_exact_mut(F::Layout::BYTES).enumerate() {
+        for (codes, &row) in codes.iter_mut().zip(rows) {
+            *codes = F::codes(row, block);
+        }
+        F::Layout::write(&codes, out);
+    }
+}
+
+/// `weights` times `rows` into `out`.
+pub(super) fn multiply<F: Coded>(cpu: &Cpu, weights: &Matrix, rows: &Quantized, out: &mut [f32]) {
+    let wide = weights.format.wide();
+    let groups = groups::<F>(weights.columns, wide);
+    let per_pass = rows_per_pass(rows.row_bytes());
+    // Whole pairs, so that only the last panel of the matrix can lack a partner.
+    let piece = LANES * PANELS * cpu.panels_per_task(panel_count(weights.rows) / PANELS);
+    for (pass, out) in out.chunks_mut(per_pass * weights.rows).enumerate() {
+        cpu.pool().run_columns(out, weights.rows, piece, &|_, mut out| {
+            let spread = groups * if F::Steps::OFFSETS { 2 } else { 1 };
+            let mut scales: [_; PANELS] = std::array::from_fn(|_| vec![[0.0; LANES]; spread]);
+            for first in (0..out.count()).step_by(PANELS * LANES) {
+                let stored = std::array::from_fn::<_, PANELS, _>(|p| {
+                    // A last panel without a partner is its own, and the second result is dropped.
+                    let index = ((out.first() + first) / LANES + p).min(panel_count(weights.rows) - 1);
+                    weights.panels.panel(index).split_at(scale_bytes::<F>(groups))
+                });
+                for (scales, (stored, _)) in scales.iter_mut().zip(stored) {
+                    cpu.isa().run(Spread::<F::Scales, F::Steps> { stored, out: scales, layout: PhantomData });
+                }
+                cpu.isa().run(Product::<F::Layout, F::Steps> {
+                    panels: std::array::from_fn(|p| Panel { scales: &scales[p], codes: stored[p].1 }),
+                    wide,
+                    levels: F::LEVELS.unwrap_or(&[0; 16]),
+                    zero_bits: F::ZERO_BITS,
+                    rows,
+                    first_row: pass * per_pass,
+                    out: &mut out,
+                    first_output: first,
+                    layout: PhantomData,
+                });
+            }
+        });
+    }
+}
+
+/// Spreads the scales of a panel into binary32: for every group sixteen scales, and sixteen offsets if it has them.
+struct Spread<'a, S, T> {
+    stored: &'a [u8],
+    out: &'a mut [[f32; LANES]],
+    layout: PhantomData<(S, T)>,
+}
+
+impl<S: ScaleLayout, T: Steps> Kernel for Spread<'_, S, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        if T::OFFSETS {
+            let (pairs, _) = self.out.as_chunks_mut::<2>();
+            for (group, [scale, offset]) in pairs.iter_mut().enumerate() {
+                lanes.store(S::scale(lanes, self.stored, group), scale);
+                lanes.store(S::offset(lanes, self.stored, group), offset);
+            }
+        } else {
+            for (group, scale) in self.out.iter_mut().enumerate() {
+                lanes.store(S::scale(lanes, self.stored, group), scale);
+            }
+        }
+    }
+}
+
+/// Panels that a kernel is given: two share every load of a row.
+const PANELS: usize = 2;
+
+/// One panel, its scales spread.
+#[derive(Clone, Copy)]
+struct Panel<'a> {
+    scales: &'a [[f32; LANES]],
+    codes: &'a [u8],
+}
+
+/// Two neighbouring panels times some rows.
+struct Product<'a, 'o, C, T> {
+    panels: [Panel<'a>; PANELS],
+    /// log2 of the steps of a group.
+    wide: u32,
+    levels: &'a [u8; 16],
+    zero_bits: u32,
+    rows: &'a Quantized,
+    /// The row that `out` starts with.
+    first_row: usize,
+    out: &'a mut Columns<'o, f32>,
+    /// The first panel's place in the columns of `out`.
+    first_output: usize,
+    layout: PhantomData<(C, T)>,
+}
+
+/// What instruction set `L` takes at once. Constants, so that tiles it does not take are never compiled.
+struct Takes<L>(PhantomData<L>);
+
+impl<L: Lanes> Takes<L> {
+    const FOUR_ROWS: bool = L::ROWS_AT_ONCE >= 4;
+    const TWO_ROWS: bool = L::ROWS_AT_ONCE >= 2;
+    const BOTH_PANELS: bool = L::PANELS_AT_ONCE >= PANELS;
+}
+
+impl<C: CodeLayout, T: Steps> Kernel for Product<'_, '_, C, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self, lanes: L) {
+        if Takes::<L>::BOTH_PANELS {
+            self.all_rows::<L, PANELS>(lanes, 0);
+        } else {
+            for panel in 0..PANELS {
+                self.all_rows::<L, 1>(lanes, panel);
+            }
+        }
+    }
+}
+
+impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
+    /// All rows times `P` panels from `panel` on.
+    #[inline(always)]
+    fn all_rows<L: Lanes, const P: usize>(&mut self, lanes: L, panel: usize) {
+        let mut row = 0;
+        if Takes::<L>::FOUR_ROWS {
+            self.tiles::<L, P, 4>(lanes, panel, &mut row);
+        }
+        if Takes::<L>::TWO_ROWS {
+            self.tiles::<L, P, 2>(lanes, panel, &mut row);
+        }
+        self.tiles::<L, P, 1>(lanes, panel, &mut row);
+    }
+
+    /// As many tiles of `R` rows as there are from `row` on.
+    #[inline(always)]
+    fn tiles<L: Lanes, const P: usize, const R: usize>(&mut self, lanes: L, panel: usize, row: &mut usize) {
+        while *row + R <= self.out.rows() {
+            let sums = self.tile::<L, P, R>(lanes, panel, self.rows.rows_from(self.first_row + *row));
+            for r in 0..R {
+                let out = &mut self.out.row(*row + r)[self.first_output..];
+                for p in 0..P {
+                    let first = (LANES * (panel + p)).min(out.len());
+                    store_outputs(lanes, sums[r][p], &mut out[first..]);
+                }
+            }
+            *row += R;
+        }
+    }
+
+    /// The sixteen outputs of `P` panels from `panel` on, for `R` rows.
+    #[inline(always)]
+    fn tile<L: Lanes, const P: usize, const R: usize>(
+        &self,
+        lanes: L,
+        panel: usize,
+        rows: TileRows<'_>,
+    ) -> [[L::Float; P]; R] {
+        let panels: &[Panel<'_>; P] = self.panels[panel..panel + P].try_into().expect("a slice of P panels");
+        let mut sums = [[lanes.splat(0.0); P]; R];
+        for block in 0..panels[0].codes.len() / C::BYTES {
+            let rows = rows.blocks::<R>(block);
+            for part in 0..T::PER_BLOCK {
+                let dots = self.exact_sums(lanes, panels, block, part, rows);
+                let group = (T::PER_BLOCK * block + part) >> self.wide;
+                for p in 0..P {
+                    let scale = if T::OFFSETS {
+                        let offset = lanes.load(&panels[p].scales[2 * group + 1]);
+                        for r in 0..R {
+                            let scaled = lanes.splat(step_sums::<T>(&rows[r], part).scaled);
+                            sums[r][p] = lanes.fma(offset, scaled, sums[r][p]);
+                        }
+                        lanes.load(&panels[p].scales[2 * group])
+                    } else {
+                        lanes.load(&panels[p].scales[group])
+                    };
+                    for r in 0..R {
+                        let product = lanes.to_float(lanes.dot_finish(dots[r][p]));
+                        let value = lanes.mul(scale, lanes.splat(rows[r].scale));
+                        sums[r][p] = lanes.fma(product, value, sums[r][p]);
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    /// `S - z X` of one step, for every row and panel.
+    #[inline(always)]
+    fn exact_sums<L: Lanes, const P: usize, const R: usize>(
+        &self,
+        lanes: L,
+        panels: &[Panel<'_>; P],
+        block: usize,
+        part: usize,
+        rows: &[QuantizedBlock; R],
+    ) -> [[L::Dot; P]; R] {
+        let mut dots = [[lanes.dot_zero(); P]; R];
+        if !T::OFFSETS {
+            for r in 0..R {
+                dots[r] = [lanes.dot_start(step_sums::<T>(&rows[r], part).negated, self.zero_bits); P];
+            }
+        }
+        let lines = LINES / T::PER_BLOCK;
+        for line in lines * part..lines * (part + 1) {
+            for p in 0..P {
+                let codes = &panels[p].codes[C::BYTES * block..C::BYTES * (block + 1)];
+                let codes = C::line(lanes, codes, line, self.levels);
+                for r in 0..R {
+                    dots[r][p] = lanes.dot_line(dots[r][p], codes, &rows[r].row, line);
+                }
+            }
+        }
+        dots
+    }
+}
+
+/// Sums of the columns of step `part` of a block.
+#[inline(always)]
+fn step_sums<T: Steps>(block: &QuantizedBlock, part: usize) -> &Sums {
+    if T::PER_BLOCK == 1 { &block.whole } else { &block.halves[part] }
+}

@@ -1,0 +1,451 @@
+//! How packed panels keep codes and scales. A panel is sixteen outputs; within it everything goes in column order, so a
+//! product reads its two parts from front to back.
+//!
+//! Codes of 32 columns make eight *lines* of [`LINE`] bytes, stored as bit planes:
+//! * nibbles: stored line `i` of four holds line `i` in its low and line `i + 4` in its high halves;
+//! * crumbs: stored line `i` of two holds lines `i`, `i + 2`, `i + 4`, `i + 6`, two bits each from the lowest;
+//! * bits: eight bytes per line, bit `j` for byte `j`.
+//!
+//! Odd widths are sums of planes, the low bits first: 3 = 2 + 1, 5 = 4 + 1, 6 = 4 + 2.
+
+use crate::format::{BLOCK, Group};
+use crate::lanes::{LANES, LINE, Lanes};
+use half::{bf16, f16};
+use std::marker::PhantomData;
+
+/// Lines of one block: 32 columns, four a line.
+pub(crate) const LINES: usize = BLOCK / 4;
+
+/// Storage of the codes of one block of 32 columns of a panel.
+pub(crate) trait CodeLayout {
+    /// Bytes of a block, whole lines.
+    const BYTES: usize;
+
+    /// Stores `codes[output][column]` in `block`, which holds zeros.
+    fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]);
+
+    /// `q` of columns `4 line .. 4 line + 4`. Formats whose codes are indices give their `levels`.
+    fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, levels: &[u8; 16]) -> L::Codes;
+}
+
+#[inline(always)]
+fn stored_line(block: &[u8], line: usize) -> &[u8; LINE] {
+    block[LINE * line..LINE * (line + 1)].try_into().expect("a slice of one line")
+}
+
+/// Columns `4 line .. 4 line + 4` of one output, as they lie in a line.
+fn four_codes(codes: &[u8; BLOCK], line: usize) -> u32 {
+    u32::from_le_bytes([codes[4 * line], codes[4 * line + 1], codes[4 * line + 2], codes[4 * line + 3]])
+}
+
+/// Ors `bytes` into the four bytes of output `output` in stored line `line`.
+fn or_into(block: &mut [u8], line: usize, output: usize, bytes: u32) {
+    let at = LINE * line + 4 * output;
+    for (to, byte) in block[at..at + 4].iter_mut().zip(bytes.to_le_bytes()) {
+        *to |= byte;
+    }
+}
+
+/// Every byte of `bytes` masked to its `width` bits from bit `from`.
+fn bits_of_each(bytes: u32, from: u32, width: u32) -> u32 {
+    (bytes >> from) & (0x0101_0101 * ((1 << width) - 1))
+}
+
+fn write_nibbles(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
+    for (output, codes) in codes.iter().enumerate() {
+        for line in 0..LINES {
+            let low = bits_of_each(four_codes(codes, line), 0, 4);
+            or_into(block, line % 4, output, low << (4 * (line / 4)));
+        }
+    }
+}
+
+/// Two bits of every code, from bit `from`.
+fn write_crumbs(codes: &[[u8; BLOCK]; LANES], from: u32, block: &mut [u8]) {
+    for (output, codes) in codes.iter().enumerate() {
+        for line in 0..LINES {
+            let crumbs = bits_of_each(four_codes(codes, line), from, 2);
+            or_into(block, line % 2, output, crumbs << (2 * (line / 2)));
+        }
+    }
+}
+
+/// Bit `from` of every code.
+fn write_bits(codes: &[[u8; BLOCK]; LANES], from: u32, block: &mut [u8]) {
+    for (output, codes) in codes.iter().enumerate() {
+        for (column, code) in codes.iter().enumerate() {
+            let (line, bit) = (column / 4, 4 * output + column % 4);
+            block[8 * line + bit / 8] |= ((code >> from) & 1) << (bit % 8);
+        }
+    }
+}
+
+#[inline(always)]
+fn nibble_line<L: Lanes>(lanes: L, block: &[u8], line: usize) -> L::Codes {
+    let stored = lanes.load_codes(stored_line(block, line % 4));
+    if line < 4 { lanes.low_nibbles(stored) } else { lanes.high_nibbles(stored) }
+}
+
+/// Crumbs moved up by `up` bits.
+#[inline(always)]
+fn crumb_line<L: Lanes>(lanes: L, block: &[u8], line: usize, up: u32) -> L::Codes {
+    lanes.crumbs(lanes.load_codes(stored_line(block, line % 2)), (line / 2) as u32, up)
+}
+
+/// Bits as bytes of 0 and `value`.
+#[inline(always)]
+fn bit_line<L: Lanes>(lanes: L, block: &[u8], line: usize, value: u8) -> L::Codes {
+    let bits = block[8 * line..8 * (line + 1)].try_into().expect("a slice of eight bytes");
+    lanes.expand_bits(bits, value)
+}
+
+/// Codes of 8 bits.
+pub(crate) struct Bytes;
+
+impl CodeLayout for Bytes {
+    const BYTES: usize = 8 * LINE;
+
+    fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
+        for (output, codes) in codes.iter().enumerate() {
+            for line in 0..LINES {
+                or_into(block, line, output, four_codes(codes, line));
+            }
+        }
+    }
+    #[inline(always)]
+    fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
+        lanes.load_codes(stored_line(block, line))
+    }
+}
+
+/// Codes of 2 bits.
+pub(crate) struct Crumbs;
+
+impl CodeLayout for Crumbs {
+    const BYTES: usize = 2 * LINE;
+
+    fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
+        write_crumbs(codes, 0, block);
+    }
+    #[inline(always)]
+    fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
+        crumb_line(lanes, block, line, 0)
+    }
+}
+
+/// Codes of 3 bits.
+pub(crate) struct CrumbsAndBits;
+
+impl CodeLayout for CrumbsAndBits {
+    const BYTES: usize = 3 * LINE;
+
+    fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
+        let (crumbs, bits) = block.split_at_mut(2 * LINE);
+        write_crumbs(codes, 0, crumbs);
+        write_bits(codes, 2, bits);
+    }
+    #[inline(always)]
+    fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
+        let (crumbs, bits) = block.split_at(2 * LINE);
+        lanes.or_codes(crumb_line(lanes, crumbs, line, 0), bit_line(lanes, bits, line, 4))
+    }
+}
+
+/// Codes of 4 bits.
+pub(crate) struct Nibbles;
+
+impl CodeLayout for Nibbles {
+    const BYTES: usize = 4 * LINE;
+
+    fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
+        write_nibbles(codes, block);
+    }
+    #[inline(always)]
+    fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
+        nibble_line(lanes, block, line)
+    }
+}
+
+/// Codes of 4 bits that are indices of levels.
+pub(crate) struct Levels;
+
+impl CodeLayout for Levels {
+    const BYTES: usize = Nibbles::BYTES;
+
+    fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
+        write_nibbles(codes, block);
+    }
+    #[inline(always)]
+    fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, levels: &[u8; 16]) -> L::Codes {
+        lanes.lookup(levels, nibble_line(lanes, block, line))
+    }
+}
+
+/// Codes of 5 bits.
+pub(crate) struct NibblesAndBits;
+
+impl CodeLayout for NibblesAndBits {
+    const BYTES: usize = 5 * LINE;
+
+    fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
+        let (nibbles, bits) = block.split_at_mut(4 * LINE);
+        write_nibbles(codes, nibbles);
+        write_bits(codes, 4, bits);
+    }
+    #[inline(always)]
+    fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
+        let (nibbles, bits) = block.split_at(4 * LINE);
+        lanes.or_codes(nibble_line(lanes, nibbles, line), bit_line(lanes, bits, line, 16))
+    }
+}
+
+/// Codes of 6 bits.
+pub(crate) struct NibblesAndCrumbs;
+
+impl CodeLayout for NibblesAndCrumbs {
+    const BYTES: usize = 6 * LINE;
+
+    fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
+        let (nibbles, crumbs) = block.split_at_mut(4 * LINE);
+        write_nibbles(codes, nibbles);
+        write_crumbs(codes, 4, crumbs);
+    }
+    #[inline(always)]
+    fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
+        let (nibbles, crumbs) = block.split_at(4 * LINE);
+        lanes.or_codes(nibble_line(lanes, nibbles, line), crumb_line(lanes, crumbs, line, 4))
+    }
+}
+
+/// How a product goes through the columns. Each step is one exact integer sum per output.
+pub(crate) trait Steps {
+    /// Columns of a step: 32, or 16 where groups have 16 columns.
+    const COLUMNS: usize;
+    /// Steps of a block of 32 columns.
+    const PER_BLOCK: usize = BLOCK / Self::COLUMNS;
+    /// Whether groups have offsets.
+    const OFFSETS: bool;
+}
+
+/// Steps of 32 columns.
+pub(crate) struct Whole;
+/// Steps of 32 columns with offsets.
+pub(crate) struct WholeWithOffset;
+/// Steps of 16 columns.
+pub(crate) struct Halves;
+/// Steps of 16 columns with offsets.
+pub(crate) struct HalvesWithOffset;
+
+impl Steps for Whole {
+    const COLUMNS: usize = 32;
+    const OFFSETS: bool = false;
+}
+
+impl Steps for WholeWithOffset {
+    const COLUMNS: usize = 32;
+    const OFFSETS: bool = true;
+}
+
+impl Steps for Halves {
+    const COLUMNS: usize = 16;
+    const OFFSETS: bool = false;
+}
+
+impl Steps for HalvesWithOffset {
+    const COLUMNS: usize = 16;
+    const OFFSETS: bool = true;
+}
+
+/// A float type as checkpoints and panels store it.
+pub(crate) trait Stored {
+    /// Bytes of an element.
+    const BYTES: usize;
+    /// Element `index` of `bytes`, widened.
+    fn read(bytes: &[u8], index: usize) -> f32;
+    /// Writes `value`, which came from this type, to element `index`.
+    fn write(value: f32, bytes: &mut [u8], index: usize);
+    /// Elements `16 index .. 16 index + 16`, widened.
+    fn load<L: Lanes>(lanes: L, bytes: &[u8], index: usize) -> L::Float;
+}
+
+impl Stored for f32 {
+    const BYTES: usize = 4;
+
+    fn read(bytes: &[u8], index: usize) -> f32 {
+        Self::from_le_bytes(bytes[4 * index..4 * index + 4].try_into().expect("a slice of four bytes"))
+    }
+    fn write(value: f32, bytes: &mut [u8], index: usize) {
+        bytes[4 * index..4 * index + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    #[inline(always)]
+    fn load<L: Lanes>(lanes: L, bytes: &[u8], index: usize) -> L::Float {
+        let bytes: &[u8; 64] = bytes[64 * index..64 * (index + 1)].try_into().expect("a slice of 64 bytes");
+        lanes.load(&std::array::from_fn(|l| {
+            Self::from_le_bytes([bytes[4 * l], bytes[4 * l + 1], bytes[4 * l + 2], bytes[4 * l + 3]])
+        }))
+    }
+}
+
+/// The sixteen little-endian `u16` at `16 index`.
+#[inline(always)]
+fn sixteen_halves(bytes: &[u8], index: usize) -> [u16; LANES] {
+    let bytes: &[u8; 32] = bytes[32 * index..32 * (index + 1)].try_into().expect("a slice of 32 bytes");
+    std::array::from_fn(|l| u16::from_le_bytes([bytes[2 * l], bytes[2 * l + 1]]))
+}
+
+impl Stored for f16 {
+    const BYTES: usize = 2;
+
+    fn read(bytes: &[u8], index: usize) -> f32 {
+        Self::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]).to_f32()
+    }
+    fn write(value: f32, bytes: &mut [u8], index: usize) {
+        bytes[2 * index..2 * index + 2].copy_from_slice(&Self::from_f32(value).to_le_bytes());
+    }
+    #[inline(always)]
+    fn load<L: Lanes>(lanes: L, bytes: &[u8], index: usize) -> L::Float {
+        lanes.load_f16(&sixteen_halves(bytes, index))
+    }
+}
+
+impl Stored for bf16 {
+    const BYTES: usize = 2;
+
+    fn read(bytes: &[u8], index: usize) -> f32 {
+        Self::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]).to_f32()
+    }
+    fn write(value: f32, bytes: &mut [u8], index: usize) {
+        bytes[2 * index..2 * index + 2].copy_from_slice(&Self::from_f32(value).to_le_bytes());
+    }
+    #[inline(always)]
+    fn load<L: Lanes>(lanes: L, bytes: &[u8], index: usize) -> L::Float {
+        lanes.load_bf16(&sixteen_halves(bytes, index))
+    }
+}
+
+/// Storage of the scales and offsets of a panel.
+pub(crate) trait ScaleLayout {
+    /// Bytes for `groups` groups per output.
+    fn bytes(groups: usize) -> usize;
+
+    /// Stores group `index` of output `output`.
+    fn write(group: Group, scales: &mut [u8], index: usize, output: usize);
+
+    /// The scales of group `index`.
+    fn scale<L: Lanes>(lanes: L, scales: &[u8], index: usize) -> L::Float;
+
+    /// The offsets of group `index`.
+    fn offset<L: Lanes>(lanes: L, scales: &[u8], index: usize) -> L::Float;
+}
+
+/// A scale per group.
+pub(crate) struct Singles<S>(PhantomData<S>);
+
+impl<S: Stored> ScaleLayout for Singles<S> {
+    fn bytes(groups: usize) -> usize {
+        LANES * S::BYTES * groups
+    }
+    fn write(group: Group, scales: &mut [u8], index: usize, output: usize) {
+        S::write(group.scale, scales, LANES * index + output);
+    }
+    #[inline(always)]
+    fn scale<L: Lanes>(lanes: L, scales: &[u8], index: usize) -> L::Float {
+        S::load(lanes, scales, index)
+    }
+    #[inline(always)]
+    fn offset<L: Lanes>(lanes: L, _: &[u8], _: usize) -> L::Float {
+        lanes.splat(0.0)
+    }
+}
+
+/// A scale and an offset per group.
+pub(crate) struct Pairs<S>(PhantomData<S>);
+
+impl<S: Stored> ScaleLayout for Pairs<S> {
+    fn bytes(groups: usize) -> usize {
+        2 * LANES * S::BYTES * groups
+    }
+    fn write(group: Group, scales: &mut [u8], index: usize, output: usize) {
+        S::write(group.scale, scales, LANES * (2 * index) + output);
+        S::write(group.offset, scales, LANES * (2 * index + 1) + output);
+    }
+    #[inline(always)]
+    fn scale<L: Lanes>(lanes: L, scales: &[u8], index: usize) -> L::Float {
+        S::load(lanes, scales, 2 * index)
+    }
+    #[inline(always)]
+    fn offset<L: Lanes>(lanes: L, scales: &[u8], index: usize) -> L::Float {
+        S::load(lanes, scales, 2 * index + 1)
+    }
+}
+
+/// Sixteen binary16 numbers, in bytes.
+const HALVES: usize = 2 * LANES;
+
+#[inline(always)]
+fn sixteen_bytes(bytes: &[u8], index: usize) -> [i8; LANES] {
+    let bytes: &[u8; LANES] =
+        bytes[LANES * index..LANES * (index + 1)].try_into().expect("a slice of sixteen bytes");
+    bytes.map(|byte| byte as i8)
+}
+
+/// Super-blocks of `N` groups: a scale, then an integer factor per group.
+pub(crate) struct SuperScales<const N: usize>;
+
+impl<const N: usize> SuperScales<N> {
+    const BYTES: usize = HALVES + LANES * N;
+}
+
+impl<const N: usize> ScaleLayout for SuperScales<N> {
+    fn bytes(groups: usize) -> usize {
+        Self::BYTES * groups.div_ceil(N)
+    }
+    fn write(group: Group, scales: &mut [u8], index: usize, output: usize) {
+        let block = &mut scales[Self::BYTES * (index / N)..][..Self::BYTES];
+        f16::write(group.scale, block, output);
+        block[HALVES + LANES * (index % N) + output] = group.scale_factor as u8;
+    }
+    #[inline(always)]
+    fn scale<L: Lanes>(lanes: L, scales: &[u8], index: usize) -> L::Float {
+        let block = &scales[Self::BYTES * (index / N)..][..Self::BYTES];
+        let factors = sixteen_bytes(&block[HALVES..], index % N);
+        lanes.mul(f16::load(lanes, block, 0), lanes.load_i8(&factors))
+    }
+    #[inline(always)]
+    fn offset<L: Lanes>(lanes: L, _: &[u8], _: usize) -> L::Float {
+        lanes.splat(0.0)
+    }
+}
+
+/// Super-blocks of `N` groups: a scale and an offset, then an integer factor of each per group.
+pub(crate) struct SuperPairs<const N: usize>;
+
+impl<const N: usize> SuperPairs<N> {
+    const BYTES: usize = 2 * HALVES + 2 * LANES * N;
+}
+
+impl<const N: usize> ScaleLayout for SuperPairs<N> {
+    fn bytes(groups: usize) -> usize {
+        Self::BYTES * groups.div_ceil(N)
+    }
+    fn write(group: Group, scales: &mut [u8], index: usize, output: usize) {
+        let block = &mut scales[Self::BYTES * (index / N)..][..Self::BYTES];
+        f16::write(group.scale, block, output);
+        f16::write(group.offset, block, LANES + output);
+        let factors = &mut block[2 * HALVES + 2 * LANES * (index % N)..][..2 * LANES];
+        factors[output] = group.scale_factor as u8;
+        factors[LANES + output] = group.offset_factor as u8;
+    }
+    #[inline(always)]
+    fn scale<L: Lanes>(lanes: L, scales: &[u8], index: usize) -> L::Float {
+        let block = &scales[Self::BYTES * (index / N)..][..Self::BYTES];
+        let factors = sixteen_bytes(&block[2 * HALVES..], 2 * (index % N));
+        lanes.mul(f16::load(lanes, block, 0), lanes.load_i8(&factors))
+    }
+    #[inline(always)]
+    fn offset<L: Lanes>(lanes: L, scales: &[u8], index: usize) -> L::Float {
+        let block = &scales[Self::BYTES * (index / N)..][..Self::BYTES];
+        let factors = sixteen_bytes(&block[2 * HALVES..], 2 * (index % N) + 1);
+        lanes.mul(f16::load(lanes, block, 1), lanes.load_i8(&factors))
+    }
+}

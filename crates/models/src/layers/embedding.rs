@@ -1,0 +1,44 @@
+//! Token embeddings.
+
+use std::sync::Arc;
+
+use samebit_arith::Cpu;
+use samebit_checkpoint::{Checkpoint, CheckpointError};
+
+use crate::TokenId;
+
+/// A table of one row per token id, read where it lies in the checkpoint.
+#[derive(Debug)]
+pub(crate) struct Embedding {
+    checkpoint: Arc<Checkpoint>,
+    name: String,
+    hidden: usize,
+    scale: Option<f32>,
+}
+
+impl Embedding {
+    /// The tensor `name` `[vocabulary, hidden]`, whose rows are multiplied by `scale`.
+    pub(crate) fn new(checkpoint: Arc<Checkpoint>, name: String, hidden: usize, scale: Option<f32>) -> Self {
+        Self { checkpoint, name, hidden, scale }
+    }
+
+    /// Rows `[tokens, hidden]`. The ids were checked against the vocabulary.
+    ///
+    /// # Errors
+    /// When the checkpoint no longer holds what it held when the model was loaded.
+    pub(crate) fn forward<'t>(
+        &self,
+        cpu: &Cpu,
+        tokens: impl ExactSizeIterator<Item = &'t TokenId>,
+    ) -> Result<Vec<f32>, CheckpointError> {
+        let table = self.checkpoint.matrix(&self.name)?.encoded();
+        let mut out = vec![0.0; tokens.len() * self.hidden];
+        for (token, row) in tokens.zip(out.chunks_exact_mut(self.hidden)) {
+            table.dequantize_row(token.0 as usize, row);
+        }
+        if let Some(scale) = self.scale {
+            cpu.scale(&mut out, scale);
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,25 @@
+//! The name of the arithmetic that an answer depends on.
+
+use std::fmt::Write as _;
+
+use samebit_arith::KvType;
+use sha2::{Digest, Sha256};
+
+/// Version of the arithmetic plan. A change of any bit of any operation changes it.
+pub const PLAN_VERSION: &str = "sb1";
+
+/// Id of the plan with keys and values stored as `kv`: the plan's version and the first 16 hexadecimal digits of the
+/// SHA-256 of its canonical description. Instruction set, threads, chunk sizes and batches are not in it, since they cannot change a bit.
+pub fn plan_id(kv: KvType) -> String {
+    // Canonical JSON: sorted keys, no spaces. `options` lists options that change bits; there are none yet.
+    let description = format!(r#"{{"kv":"{kv}","options":[],"plan":"{PLAN_VERSION}"}}"#);
+    format!("{PLAN_VERSION}-{}", short_digest(description.as_bytes()))
+}
+
+/// The first 16 hexadecimal digits of a SHA-256.
+pub(crate) fn short_digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)[..8].iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
