@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use crate::lanes::{LANES, Lanes};
 use line::{Bf16Line, F16Line, F32Line, Int8Line};
-use plane::Plane;
+use plane::{AHEAD, Plane};
 
 /// The type that keys and values are rounded to when they are stored. Part of the plan id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -353,5 +353,14 @@ impl KvPage {
         to: &mut [[F32Line; N]],
     ) -> Option<&F32Line> {
         with_plane!(&self.planes, plane => plane.widen_values(lanes, self.shape, (group, head), first_line, to))
+    }
+
+    /// Asks for the keys or the values of the first groups from `group` on in one head: a reader that comes soon then
+    /// need not wait.
+    #[inline(always)]
+    pub(crate) fn prefetch<L: Lanes>(&self, lanes: L, group: usize, head: usize, keys: bool) {
+        with_plane!(&self.planes, plane => {
+            (group..group + AHEAD).for_each(|group| plane.prefetch(lanes, self.shape, (group, head), keys));
+        });
     }
 }

@@ -52,7 +52,11 @@ pub(crate) fn windows(
         return Ok((0..layers).map(|layer| window.filter(|_| is_windowed(layer))).collect());
     };
     if types.len() != layers {
-        return Err(fields.refuse(KEY, format!("{} entries", types.len()), format!("one for each of {layers} layers")));
+        return Err(fields.refuse(
+            KEY,
+            format!("{} entries", types.len()),
+            format!("one for each of {layers} layers"),
+        ));
     }
     types
         .into_iter()

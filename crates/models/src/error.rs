@@ -53,7 +53,10 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    #[expect(clippy::needless_pass_by_value, reason = "callers hand over texts and numbers, made on the spot")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers hand over texts and numbers, made on the spot"
+    )]
     pub(crate) fn field(file: &Path, field: &str, found: impl ToString, expected: impl ToString) -> Self {
         Self::Field {
             file: file.to_path_buf(),
@@ -63,7 +66,10 @@ impl ModelError {
         }
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "callers hand over texts and numbers, made on the spot")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers hand over texts and numbers, made on the spot"
+    )]
     pub(crate) fn unsupported(
         file: &Path,
         field: &str,
@@ -101,7 +107,9 @@ pub enum ForwardError {
         vocabulary: usize,
     },
     /// More positions than the model was made for.
-    #[error("span {span} would bring its sequence to {wanted} tokens ({stored} stored, {added} added), but the model's context is {context}")]
+    #[error(
+        "span {span} would bring its sequence to {wanted} tokens ({stored} stored, {added} added), but the model's context is {context}"
+    )]
     Context {
         /// Which span, from 0.
         span: usize,

@@ -68,7 +68,13 @@ pub struct Model {
 
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Model({}, {} layers, {} weights)", self.info.family, self.info.layers.len(), self.info.parameters)
+        write!(
+            f,
+            "Model({}, {} layers, {} weights)",
+            self.info.family,
+            self.info.layers.len(),
+            self.info.parameters
+        )
     }
 }
 
@@ -175,7 +181,10 @@ fn survey(
         layers: blueprint.states(),
         settings,
         unused: Unused::of(checkpoint, &tensors, |name| blueprint.is_ignorable(name)),
-        parameters: tensors.iter().map(|tensor| tensor.shape.iter().map(|&size| size as u64).product::<u64>()).sum(),
+        parameters: tensors
+            .iter()
+            .map(|tensor| tensor.shape.iter().map(|&size| size as u64).product::<u64>())
+            .sum(),
         weight_bytes: tensors.iter().map(|tensor| tensor.bytes as u64).sum(),
         tensors,
     })

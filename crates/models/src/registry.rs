@@ -92,7 +92,9 @@ impl<'a> Description<'a> {
 }
 
 /// Recognises the family of a checkpoint and reads its configuration.
-pub(crate) fn configure(checkpoint: &Checkpoint) -> Result<(&'static Family, Box<dyn Blueprint>), ModelError> {
+pub(crate) fn configure(
+    checkpoint: &Checkpoint,
+) -> Result<(&'static Family, Box<dyn Blueprint>), ModelError> {
     let (family, fields) = match (checkpoint.source(), checkpoint.metadata()) {
         (Source::Gguf, Some(metadata)) => {
             let architecture = metadata.str("general.architecture")?;

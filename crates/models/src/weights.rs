@@ -105,7 +105,9 @@ impl<'a> Weights<'a> {
     /// The matrix `[rows, columns]` of this name.
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<Matrix, ModelError> {
         match self.checkpoint.matrix_of(name, rows, columns) {
-            Ok(stored) => self.pack(name, &[rows, columns], &[stored.encoded()]).map(|mut packed| packed.remove(0)),
+            Ok(stored) => {
+                self.pack(name, &[rows, columns], &[stored.encoded()]).map(|mut packed| packed.remove(0))
+            }
             Err(error) => self.problem(error).map(|()| no_matrix(self.cpu)),
         }
     }
@@ -186,13 +188,20 @@ impl<'a> Weights<'a> {
     /// Ends a survey: the tensors used, or what is wrong with them.
     pub(crate) fn finish(self) -> Result<Vec<TensorUse>, ModelError> {
         match self.purpose {
-            Purpose::Survey { problems } if !problems.is_empty() => Err(problems_of(self.checkpoint, &problems)),
+            Purpose::Survey { problems } if !problems.is_empty() => {
+                Err(problems_of(self.checkpoint, &problems))
+            }
             _ => Ok(self.uses),
         }
     }
 
     /// Notes the parts of a tensor, and packs them when loading.
-    fn pack(&mut self, name: &str, shape: &[usize], parts: &[Encoded<'_>]) -> Result<Vec<Matrix>, ModelError> {
+    fn pack(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        parts: &[Encoded<'_>],
+    ) -> Result<Vec<Matrix>, ModelError> {
         self.note(name, shape, parts);
         if matches!(self.purpose, Purpose::Survey { .. }) {
             return Ok(parts.iter().map(|_| no_matrix(self.cpu)).collect());
@@ -224,7 +233,11 @@ impl<'a> Weights<'a> {
         match &mut self.purpose {
             Purpose::Survey { problems } => {
                 problems.push(error);
-                if problems.len() < MOST_PROBLEMS { Ok(()) } else { Err(problems_of(self.checkpoint, problems)) }
+                if problems.len() < MOST_PROBLEMS {
+                    Ok(())
+                } else {
+                    Err(problems_of(self.checkpoint, problems))
+                }
             }
             Purpose::Load { .. } => Err(error.into()),
         }
@@ -263,7 +276,11 @@ pub struct Unused {
 
 impl Unused {
     /// Sorts what is left of a checkpoint. `is_ignorable` knows the family's harmless leftovers.
-    pub(crate) fn of(checkpoint: &Checkpoint, uses: &[TensorUse], is_ignorable: impl Fn(&str) -> bool) -> Self {
+    pub(crate) fn of(
+        checkpoint: &Checkpoint,
+        uses: &[TensorUse],
+        is_ignorable: impl Fn(&str) -> bool,
+    ) -> Self {
         let mut used: BTreeSet<&str> = BTreeSet::new();
         for tensor in uses {
             used.insert(&tensor.name);

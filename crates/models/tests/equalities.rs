@@ -6,8 +6,13 @@ use samebit_arith::{Cpu, Isa, KvType};
 use samebit_models::{LogitRows, Model, Outputs, SequenceState, Span, Taps, TokenId};
 use support::{ALL_TAPS, Choices, Expected, argmax, bits, cpu, model, run, run_pieces};
 
-/// One plain, one routed, one with windows shorter than its prompts, one quantized.
+/// One plain, one routed, one with windows shorter than its prompts, one quantized; each with the cache types that
+/// the long tests use.
 const MODELS: [&str; 4] = ["llama-f32-tied", "qwen3_moe", "gemma3", "mlx-qwen3_moe-b4g32"];
+
+fn cache_types(fixture: &str) -> &'static [KvType] {
+    if fixture == "gemma3" { &KvType::ALL } else { &[KvType::F16] }
+}
 
 fn prompt(fixture: &str, name: &str) -> Vec<TokenId> {
     Expected::of(fixture).tokens(&format!("{name}.input_ids"))
@@ -19,7 +24,14 @@ fn whole(model: &Model, cpu: &Cpu, kv: KvType, tokens: &[TokenId]) -> (Vec<u32>,
     (bits(&logits), state.encode())
 }
 
-fn check_pieces(fixture: &str, model: &Model, kv: KvType, tokens: &[TokenId], pieces: &[usize], expected: &(Vec<u32>, Vec<u8>)) {
+fn check_pieces(
+    fixture: &str,
+    model: &Model,
+    kv: KvType,
+    tokens: &[TokenId],
+    pieces: &[usize],
+    expected: &(Vec<u32>, Vec<u8>),
+) {
     let (logits, state) = run_pieces(model, &cpu(2), kv, tokens, pieces);
     assert!(bits(&logits) == expected.0, "{fixture} {kv}: logits of pieces {pieces:?} differ");
     assert!(state.encode() == expected.1, "{fixture} {kv}: the state after pieces {pieces:?} differs");
@@ -29,7 +41,7 @@ fn check_pieces(fixture: &str, model: &Model, kv: KvType, tokens: &[TokenId], pi
 fn every_split_of_a_short_prompt() {
     for fixture in MODELS {
         let (model, tokens) = (model(fixture), prompt(fixture, "b"));
-        for kv in KvType::ALL {
+        for &kv in cache_types(fixture) {
             let expected = whole(&model, &cpu(2), kv, &tokens);
             // Bit i set: cut after token i.
             for cuts in 0..1u32 << (tokens.len() - 1) {
@@ -52,7 +64,7 @@ fn random_splits_and_every_chunk_size_of_a_longer_prompt() {
     let mut choices = Choices::new(1);
     for fixture in MODELS {
         let (model, tokens) = (model(fixture), prompt(fixture, "a"));
-        for kv in KvType::ALL {
+        for &kv in cache_types(fixture) {
             let expected = whole(&model, &cpu(2), kv, &tokens);
             for _ in 0..20 {
                 let pieces = choices.pieces(tokens.len());
@@ -72,13 +84,14 @@ fn random_splits_and_every_chunk_size_of_a_longer_prompt() {
 fn splits_across_pages() {
     let mut choices = Choices::new(2);
     let model = long_context_model();
-    let tokens: Vec<TokenId> = (0..600).map(|_| TokenId(choices.below(model.info().vocabulary) as u32)).collect();
+    let tokens: Vec<TokenId> =
+        (0..600).map(|_| TokenId(choices.below(model.info().vocabulary) as u32)).collect();
     for kv in KvType::ALL {
         let expected = whole(&model, &cpu(2), kv, &tokens);
         for pieces in [vec![255, 1, 1, 343], vec![256, 256, 88], vec![1, 511, 88], vec![513, 87]] {
             check_pieces("gemma3", &model, kv, &tokens, &pieces, &expected);
         }
-        for _ in 0..3 {
+        for _ in 0..2 {
             let pieces = choices.pieces(tokens.len());
             check_pieces("gemma3", &model, kv, &tokens, &pieces, &expected);
         }
@@ -101,7 +114,7 @@ fn every_instruction_set_and_thread_count() {
     let mut compared = 0;
     for fixture in support::FIXTURES.into_iter().chain(support::MLX_FIXTURES) {
         let (model, tokens) = (model(fixture), prompt(fixture, "a"));
-        for kv in KvType::ALL {
+        for &kv in cache_types(fixture) {
             let scalar = Cpu::new(Isa::Scalar, 1).unwrap();
             let mut state = model.new_state(kv);
             let expected = run(&model, &scalar, &mut state, &tokens, ALL_TAPS);
@@ -117,12 +130,15 @@ fn every_instruction_set_and_thread_count() {
             }
         }
     }
-    assert!(compared > 100);
+    assert!(compared >= 3 * 14);
 }
 
 fn check_equal(what: &str, ours: &Outputs, expected: &Outputs) {
     assert!(bits(&ours.logits) == bits(&expected.logits), "{what}: logits differ");
-    assert!(bits(ours.hidden.as_ref().unwrap()) == bits(expected.hidden.as_ref().unwrap()), "{what}: hidden differ");
+    assert!(
+        bits(ours.hidden.as_ref().unwrap()) == bits(expected.hidden.as_ref().unwrap()),
+        "{what}: hidden differ"
+    );
     for (layer, (ours, expected)) in ours.layers.iter().zip(&expected.layers).enumerate() {
         assert!(bits(ours) == bits(expected), "{what}: layer {layer} differs");
     }
@@ -209,7 +225,10 @@ fn rows_on_request() {
                 assert_eq!(outputs.rows, rows);
                 assert_eq!(outputs.logits.len(), rows.len() * outputs.vocabulary);
                 for (index, &row) in rows.iter().enumerate() {
-                    assert!(bits(outputs.logits_row(index)) == bits(all.logits_row(row)), "{fixture} {wanted:?}");
+                    assert!(
+                        bits(outputs.logits_row(index)) == bits(all.logits_row(row)),
+                        "{fixture} {wanted:?}"
+                    );
                 }
             }
         }

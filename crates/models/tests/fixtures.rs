@@ -5,7 +5,9 @@ mod support;
 use samebit_arith::KvType;
 use samebit_checkpoint::Checkpoint;
 use samebit_models::{Model, Outputs};
-use support::{ALL_TAPS, Expected, FIXTURES, MLX_FIXTURES, argmax, cpu, distance, greedy, model, run, run_pieces};
+use support::{
+    ALL_TAPS, Expected, FIXTURES, MLX_FIXTURES, argmax, cpu, distance, greedy, model, run, run_pieces,
+};
 
 /// Rows that meet integer-coded weights are rounded to 16 bits: each projection is off by 2e-5 of its size (root mean
 /// square), which is what rounding must cost. The fixtures' own tolerance of 2e-4 is for rows in binary32; through
@@ -43,7 +45,10 @@ fn check_pick_order(fixture: &str, expected: &Expected, outputs: &Outputs) {
         let logits = expected.floats(&format!("a.layer{layer}.router_logits"));
         let experts = logits.len() * picks.picked / picks.ids.len();
         for (ids, logits) in picks.ids.chunks(picks.picked).zip(logits.chunks(experts)) {
-            assert!(ids.is_sorted_by(|&a, &b| logits[a as usize] >= logits[b as usize]), "{fixture} layer {layer}");
+            assert!(
+                ids.is_sorted_by(|&a, &b| logits[a as usize] >= logits[b as usize]),
+                "{fixture} layer {layer}"
+            );
         }
     }
 }
@@ -52,7 +57,11 @@ fn check_greedy(fixture: &str, model: &Model, expected: &Expected) {
     for prompt in ["a", "b"] {
         let tokens = expected.tokens(&format!("{prompt}.input_ids"));
         let ours = greedy(model, &cpu(2), KvType::F32, &tokens, 16);
-        assert_eq!(ours, expected.tokens(&format!("{prompt}.greedy")), "{fixture} {prompt}: greedy continuation");
+        assert_eq!(
+            ours,
+            expected.tokens(&format!("{prompt}.greedy")),
+            "{fixture} {prompt}: greedy continuation"
+        );
     }
 }
 
@@ -68,7 +77,11 @@ fn dense_fixtures_agree_with_their_references() {
             check_layers(fixture, prompt, &expected, &outputs);
             let tolerance = expected.tolerance("logits_atol_f32");
             let logits = expected.floats(&format!("{prompt}.logits"));
-            check_within(&format!("{fixture} {prompt} logits"), distance(&outputs.logits, &logits), tolerance);
+            check_within(
+                &format!("{fixture} {prompt} logits"),
+                distance(&outputs.logits, &logits),
+                tolerance,
+            );
             let hidden = expected.floats(&format!("{prompt}.final_hidden"));
             let ours = outputs.hidden.as_ref().unwrap();
             check_within(&format!("{fixture} {prompt} hidden"), distance(ours, &hidden), tolerance);
@@ -132,7 +145,10 @@ fn dequantized_fixtures_agree_with_their_references() {
 fn dequantized(fixture: &str) -> tempfile::TempDir {
     let source = Checkpoint::open(support::fixture(fixture).join("model")).unwrap();
     let mut tensors = Vec::new();
-    for tensor in source.tensors().filter(|tensor| !tensor.name().ends_with("s")) {
+    for tensor in source
+        .tensors()
+        .filter(|tensor| !tensor.name().ends_with(".scales") && !tensor.name().ends_with(".biases"))
+    {
         let values = match source.matrix(tensor.name()) {
             Ok(matrix) => {
                 let encoded = matrix.encoded();

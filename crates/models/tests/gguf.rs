@@ -62,8 +62,8 @@ impl Conversion {
     }
 
     fn write(&self, source: &Checkpoint, to: &Path) {
-        let mut writer =
-            GgufWriter::default().value("general.architecture", GgufValue::String(self.architecture.to_owned()));
+        let mut writer = GgufWriter::default()
+            .value("general.architecture", GgufValue::String(self.architecture.to_owned()));
         for (key, value) in &self.values {
             writer = writer.value(&format!("{}.{key}", self.architecture), value.clone());
         }
@@ -120,7 +120,9 @@ fn adjacent_rows(data: &[u8], row: usize, head_dim: usize) -> Vec<u8> {
 fn stacked_experts(source: &Checkpoint) -> Vec<(String, Vec<usize>, Vec<u8>)> {
     let mut stacks = Vec::new();
     for layer in 0..8 {
-        for (ours, theirs) in [("ffn_gate_exps", "gate_proj"), ("ffn_up_exps", "up_proj"), ("ffn_down_exps", "down_proj")] {
+        for (ours, theirs) in
+            [("ffn_gate_exps", "gate_proj"), ("ffn_up_exps", "up_proj"), ("ffn_down_exps", "down_proj")]
+        {
             let name = |expert: usize| format!("model.layers.{layer}.mlp.experts.{expert}.{theirs}.weight");
             let mut data = Vec::new();
             let mut shape = vec![0];
@@ -145,7 +147,11 @@ fn number(key: &'static str, value: f32) -> (&'static str, GgufValue) {
 }
 
 /// Sizes that every conversion writes.
-fn sizes([hidden, inner, layers, heads, kv_heads, head_dim, context]: [u32; 7], epsilon: f32, base: f32) -> Vec<(&'static str, GgufValue)> {
+fn sizes(
+    [hidden, inner, layers, heads, kv_heads, head_dim, context]: [u32; 7],
+    epsilon: f32,
+    base: f32,
+) -> Vec<(&'static str, GgufValue)> {
     vec![
         whole("embedding_length", hidden),
         whole("feed_forward_length", inner),
@@ -197,9 +203,13 @@ fn llama_has_rope_divisors_and_biases() {
         high_freq_factor: 4.0,
         original_context: 16.0,
     });
-    let rope_divisors = plain.inverse.iter().zip(&scaled.inverse).map(|(plain, scaled)| (plain / scaled) as f32);
+    let rope_divisors =
+        plain.inverse.iter().zip(&scaled.inverse).map(|(plain, scaled)| (plain / scaled) as f32);
     let rope_divisors = rope_divisors.collect();
-    check("llama-f32-tied", &Conversion { adjacent: Some(16), rope_divisors, ..Conversion::of("llama", values) });
+    check(
+        "llama-f32-tied",
+        &Conversion { adjacent: Some(16), rope_divisors, ..Conversion::of("llama", values) },
+    );
 }
 
 #[test]
@@ -212,8 +222,11 @@ fn qwen2_and_qwen3_have_halves() {
 fn gemma3_has_norms_with_one_added_and_windows() {
     let mut values = sizes([64, 160, 6, 4, 1, 24, 256], 1e-6, 1e6);
     values.push(whole("attention.sliding_window", 8));
-    let conversion =
-        Conversion { norm_offset: 1.0, post_attention_norm: "post_attention_norm", ..Conversion::of("gemma3", values) };
+    let conversion = Conversion {
+        norm_offset: 1.0,
+        post_attention_norm: "post_attention_norm",
+        ..Conversion::of("gemma3", values)
+    };
     // The scale of scores follows from the head size there, which the fixture's does not (20 instead of 24), so queries
     // are scaled before: their norm is the last thing before rotation and product.
     let folder = tempfile::tempdir().unwrap();
@@ -249,7 +262,11 @@ fn qwen3_moe_has_stacked_experts() {
     let from_folder = support::load(folder.path());
 
     let mut values = sizes([64, 160, 3, 8, 2, 16, 256], 1e-6, 1e6);
-    values.extend([whole("expert_count", 16), whole("expert_used_count", 4), whole("expert_feed_forward_length", 32)]);
+    values.extend([
+        whole("expert_count", 16),
+        whole("expert_used_count", 4),
+        whole("expert_feed_forward_length", 32),
+    ]);
     let path = folder.path().join("model.gguf");
     Conversion::of("qwen3moe", values).write(&Checkpoint::open(folder.path()).unwrap(), &path);
     let from_gguf = support::load(&path);
@@ -257,7 +274,8 @@ fn qwen3_moe_has_stacked_experts() {
 
     let tokens = Expected::of("qwen3_moe").tokens("a.input_ids");
     let ours = run(&from_gguf, &cpu(2), &mut from_gguf.new_state(KvType::F32), &tokens, support::ALL_TAPS);
-    let theirs = run(&from_folder, &cpu(2), &mut from_folder.new_state(KvType::F32), &tokens, support::ALL_TAPS);
+    let theirs =
+        run(&from_folder, &cpu(2), &mut from_folder.new_state(KvType::F32), &tokens, support::ALL_TAPS);
     assert_eq!(ours.routers.iter().flatten().count(), 3);
     assert!(support::bits(&ours.logits) == support::bits(&theirs.logits));
     assert_eq!(ours.routers, theirs.routers);

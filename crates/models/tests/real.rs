@@ -98,8 +98,10 @@ fn distributions_agree() {
             for text in TEXTS {
                 let tokens = ids(&reference, text);
                 let outputs = whole_text(&model, kv, &tokens);
-                let floats = |what: &str| reference.tensor(&format!("{text}.{what}")).unwrap().to_f64().unwrap();
-                let integers = |what: &str| reference.tensor(&format!("{text}.{what}")).unwrap().to_i64().unwrap();
+                let floats =
+                    |what: &str| reference.tensor(&format!("{text}.{what}")).unwrap().to_f64().unwrap();
+                let integers =
+                    |what: &str| reference.tensor(&format!("{text}.{what}")).unwrap().to_i64().unwrap();
                 let (best, top, lse) = (integers("top32_ids"), floats("top32_logits"), floats("lse"));
                 let argmax = integers("argmax");
                 for row in 0..tokens.len() {
@@ -148,6 +150,9 @@ fn chunks_and_company_change_nothing() {
             Span { state: &mut second, tokens, logits: LogitRows::All },
         ];
         let outputs = model.forward(&cpu(2), &mut batch, Taps::default()).unwrap();
-        assert!(support::bits(&outputs.logits) == support::bits(&whole.logits), "{name}: company changes the answer");
+        assert!(
+            support::bits(&outputs.logits) == support::bits(&whole.logits),
+            "{name}: company changes the answer"
+        );
     }
 }

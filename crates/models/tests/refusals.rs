@@ -2,9 +2,11 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
+use proptest::test_runner::{Config, TestRunner};
 use samebit_arith::KvType;
 use samebit_checkpoint::Checkpoint;
 use samebit_models::{ForwardError, LogitRows, Model, ModelError, Span, Taps, TokenId};
@@ -24,7 +26,8 @@ fn changed(name: &str, changes: &[(&str, Value)]) -> tempfile::TempDir {
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
-    std::fs::copy(fixture(name).join("model/model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+    std::fs::copy(fixture(name).join("model/model.safetensors"), folder.path().join("model.safetensors"))
+        .unwrap();
     folder
 }
 
@@ -55,7 +58,12 @@ fn fields_that_are_wrong_are_named() {
     let huge = json!(u64::MAX);
     for (name, key, value, words) in [
         ("llama", "model_type", json!("llamo"), &["model_type", "\"llamo\"", "llama", "gemma3_text"][..]),
-        ("llama", "architectures", json!(["LlamaForSequenceClassification"]), &["architectures", "LlamaForCausalLM"]),
+        (
+            "llama",
+            "architectures",
+            json!(["LlamaForSequenceClassification"]),
+            &["architectures", "LlamaForCausalLM"],
+        ),
         ("llama", "num_hidden_layers", json!(0), &["num_hidden_layers", "found 0", "from 1"]),
         ("llama", "num_hidden_layers", json!(1_000_000_000), &["num_hidden_layers", "at most 30"]),
         ("llama", "num_hidden_layers", json!(-1), &["num_hidden_layers", "-1"]),
@@ -73,11 +81,26 @@ fn fields_that_are_wrong_are_named() {
         ("llama", "rms_norm_eps", removed(), &["rms_norm_eps"]),
         ("llama", "hidden_act", json!("relu"), &["hidden_act", "\"relu\"", "silu"]),
         ("llama", "rope_theta", json!(0.5), &["rope_theta", "0.5"]),
-        ("llama", "rope_scaling", json!({"rope_type": "spiral", "factor": 2.0}), &["rope_scaling.rope_type", "spiral", "yarn"]),
+        (
+            "llama",
+            "rope_scaling",
+            json!({"rope_type": "spiral", "factor": 2.0}),
+            &["rope_scaling.rope_type", "spiral", "yarn"],
+        ),
         ("llama", "rope_scaling", json!({"factor": 2.0}), &["rope_scaling.rope_type", "yarn"]),
         ("llama", "rope_scaling", json!({"type": "linear"}), &["rope_scaling.factor"]),
-        ("llama", "rope_scaling", json!({"type": "linear", "factor": 0.0}), &["rope_scaling.factor", "above 0"]),
-        ("llama", "rope_scaling", json!({"rope_type": "llama3", "factor": 8.0}), &["rope_scaling.low_freq_factor"]),
+        (
+            "llama",
+            "rope_scaling",
+            json!({"type": "linear", "factor": 0.0}),
+            &["rope_scaling.factor", "above 0"],
+        ),
+        (
+            "llama",
+            "rope_scaling",
+            json!({"rope_type": "llama3", "factor": 8.0}),
+            &["rope_scaling.low_freq_factor"],
+        ),
         ("llama", "rope_scaling", json!("linear"), &["rope_scaling", "an object"]),
         ("llama", "partial_rotary_factor", json!(0.5), &["partial_rotary_factor", "0.5"]),
         ("llama", "max_position_embeddings", json!(0), &["max_position_embeddings"]),
@@ -86,8 +109,18 @@ fn fields_that_are_wrong_are_named() {
         ("llama", "num_hidden_layers", json!(4), &["layers.3.", "there is no tensor"]),
         ("llama", "quantization_config", json!({"quant_method": "awq", "bits": 4}), &["quant_method", "awq"]),
         ("qwen2", "layer_types", json!(["full_attention"]), &["layer_types", "1 entries"]),
-        ("qwen2", "layer_types", json!(["full_attention", "linear_attention", "full_attention"]), &["layer_types", "linear_attention"]),
-        ("qwen2", "layer_types", json!(["full_attention", "sliding_attention", "full_attention"]), &["layer_types", "sliding_window"]),
+        (
+            "qwen2",
+            "layer_types",
+            json!(["full_attention", "linear_attention", "full_attention"]),
+            &["layer_types", "linear_attention"],
+        ),
+        (
+            "qwen2",
+            "layer_types",
+            json!(["full_attention", "sliding_attention", "full_attention"]),
+            &["layer_types", "sliding_window"],
+        ),
         ("qwen3_moe", "num_experts", json!(17), &["mlp.gate.weight", "[16, 64]", "[17, 64]"]),
         ("qwen3_moe", "num_experts", json!(1_000_000_000), &["num_experts", "65536"]),
         ("qwen3_moe", "num_experts_per_tok", json!(17), &["num_experts_per_tok", "16 experts"]),
@@ -96,14 +129,23 @@ fn fields_that_are_wrong_are_named() {
         ("qwen3_moe", "decoder_sparse_step", json!(0), &["decoder_sparse_step"]),
         ("mlx-qwen3_moe-b4g32", "num_experts", json!(8), &["switch_mlp", "[16, 32, 64]"]),
         ("gemma3", "use_bidirectional_attention", json!(true), &["use_bidirectional_attention"]),
+        ("gemma3", "attn_logit_softcapping", json!(50.0), &["attn_logit_softcapping", "50"]),
         ("gemma3", "sliding_window", json!(0), &["sliding_window"]),
         ("gemma3", "hidden_activation", json!("gelu"), &["hidden_activation", "gelu_pytorch_tanh"]),
         ("gemma3", "query_pre_attn_scalar", json!(0), &["query_pre_attn_scalar"]),
     ] {
         check_refused(name, &[(key, value)], words);
     }
-    check_refused("llama", &[("head_dim", removed()), ("num_attention_heads", json!(7)), ("num_key_value_heads", json!(7))], &["num_attention_heads", "divisor"]);
-    check_refused("llama", &[("model_type", removed()), ("architectures", removed())], &["model_type", "qwen3_moe"]);
+    check_refused(
+        "llama",
+        &[("head_dim", removed()), ("num_attention_heads", json!(7)), ("num_key_value_heads", json!(7))],
+        &["num_attention_heads", "divisor"],
+    );
+    check_refused(
+        "llama",
+        &[("model_type", removed()), ("architectures", removed())],
+        &["model_type", "qwen3_moe"],
+    );
 }
 
 #[test]
@@ -120,7 +162,10 @@ fn missing_tensors_are_counted_and_named() {
     let error = plan(folder.path()).unwrap_err();
     assert!(matches!(&error, ModelError::Tensors { count: 2, .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains("layers.0.self_attn.k_proj.weight") && text.contains("layers.1.input_layernorm"), "{text}");
+    assert!(
+        text.contains("layers.0.self_attn.k_proj.weight") && text.contains("layers.1.input_layernorm"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -146,7 +191,8 @@ fn a_plan_describes_the_model() {
     let setting = |name: &str| info.settings.iter().find(|(key, _)| key == name).unwrap().1.clone();
     assert_eq!(setting("experts"), "4 of 16");
     assert_eq!(setting("dense_layers"), "1");
-    let gate = info.tensors.iter().find(|tensor| tensor.name.ends_with("experts.3.gate_proj.weight")).unwrap();
+    let gate =
+        info.tensors.iter().find(|tensor| tensor.name.ends_with("experts.3.gate_proj.weight")).unwrap();
     assert_eq!((gate.format.as_str(), &gate.shape[..], gate.bytes), ("BF16", &[32, 64][..], 32 * 64 * 2));
 }
 
@@ -158,7 +204,11 @@ fn loading_reports_every_byte() {
         let model = Model::load(checkpoint, &cpu(1), &mut |progress| reports.push(progress)).unwrap();
         assert!(reports.is_sorted_by_key(|report| report.loaded));
         let last = reports.last().unwrap();
-        assert_eq!((last.loaded, last.total), (model.info().weight_bytes, model.info().weight_bytes), "{name}");
+        assert_eq!(
+            (last.loaded, last.total),
+            (model.info().weight_bytes, model.info().weight_bytes),
+            "{name}"
+        );
     }
 }
 
@@ -171,12 +221,33 @@ fn refused_passes_touch_nothing() {
     let too_many = vec![TokenId(3); 256];
     let unknown = [TokenId(1), TokenId(384)];
     let largest = [TokenId(u32::MAX)];
-    let cases: [(&[TokenId], LogitRows, fn(&ForwardError) -> bool, &str); 5] = [
+    type Case<'a> = (&'a [TokenId], LogitRows, fn(&ForwardError) -> bool, &'a str);
+    let cases: [Case<'_>; 5] = [
         (&[], LogitRows::Last, |error| matches!(error, ForwardError::EmptySpan { span: 1 }), "no tokens"),
-        (&unknown, LogitRows::Last, |error| matches!(error, ForwardError::Token { token: 384, index: 1, .. }), "0 to 383"),
-        (&largest, LogitRows::None, |error| matches!(error, ForwardError::Token { token: u32::MAX, .. }), "4294967295"),
-        (&too_many, LogitRows::None, |error| matches!(error, ForwardError::Context { wanted: 258, context: 256, .. }), "258"),
-        (&fine, LogitRows::Rows(vec![0, 2]), |error| matches!(error, ForwardError::LogitsRow { row: 2, .. }), "row 2"),
+        (
+            &unknown,
+            LogitRows::Last,
+            |error| matches!(error, ForwardError::Token { token: 384, index: 1, .. }),
+            "0 to 383",
+        ),
+        (
+            &largest,
+            LogitRows::None,
+            |error| matches!(error, ForwardError::Token { token: u32::MAX, .. }),
+            "4294967295",
+        ),
+        (
+            &too_many,
+            LogitRows::None,
+            |error| matches!(error, ForwardError::Context { wanted: 258, context: 256, .. }),
+            "258",
+        ),
+        (
+            &fine,
+            LogitRows::Rows(vec![0, 2]),
+            |error| matches!(error, ForwardError::LogitsRow { row: 2, .. }),
+            "row 2",
+        ),
     ];
     for (tokens, logits, expected, words) in cases {
         let mut states = [model.new_state(KvType::F16), model.new_state(KvType::F16)];
@@ -211,7 +282,10 @@ fn the_context_ends_where_it_says() {
     support::run(&model, &cpu(2), &mut state, &[TokenId(7); 255], Taps::default());
     support::run(&model, &cpu(2), &mut state, &[TokenId(7)], Taps::default());
     let span = Span { state: &mut state, tokens: &[TokenId(7)], logits: LogitRows::Last };
-    assert!(matches!(model.forward(&cpu(2), &mut [span], Taps::default()), Err(ForwardError::Context { .. })));
+    assert!(matches!(
+        model.forward(&cpu(2), &mut [span], Taps::default()),
+        Err(ForwardError::Context { .. })
+    ));
     assert_eq!(state.length(), 256);
 }
 
@@ -220,4 +294,81 @@ fn an_empty_batch_is_an_empty_answer() {
     let model = model("llama");
     let outputs = model.forward(&cpu(1), &mut [], Taps { layers: true, hidden: true }).unwrap();
     assert!(outputs.logits.is_empty() && outputs.hidden.unwrap().is_empty());
+}
+
+/// Whatever a configuration says: it is refused, or the model runs.
+#[test]
+fn no_configuration_panics() {
+    const NAMES: [&str; 4] = ["llama", "qwen2", "qwen3_moe", "gemma3"];
+    let folders = NAMES.map(|name| changed(name, &[]));
+    let originals = NAMES.map(|name| -> Value {
+        let text = std::fs::read_to_string(fixture(name).join("model/config.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    });
+    let rope = |kind: &str, factor: f64| json!({"rope_type": kind, "factor": factor});
+    let values = [
+        json!(null),
+        json!(0),
+        json!(1),
+        json!(2),
+        json!(3),
+        json!(7),
+        json!(16),
+        json!(-1),
+        json!(u64::MAX),
+        json!(1e300),
+        json!(1e-300),
+        json!(0.5),
+        json!(true),
+        json!(false),
+        json!("silu"),
+        json!([]),
+        json!([0, 1]),
+        json!(["full_attention"]),
+        json!({}),
+        rope("linear", 1e-300),
+        rope("yarn", 4.0),
+        rope("yarn", 1e300),
+        json!({"rope_type": "llama3", "factor": 2, "low_freq_factor": 1, "high_freq_factor": 1.5}),
+    ];
+    let more_keys = [
+        "layer_types",
+        "rope_parameters",
+        "head_dim",
+        "sliding_window",
+        "text_config",
+        "partial_rotary_factor",
+    ];
+    let mut runner = TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
+    let changes = proptest::collection::vec((0usize..1000, 0..values.len()), 1..4);
+    let (ran, refused) = (Cell::new(0), Cell::new(0));
+    let outcome = runner.run(&(0..NAMES.len(), changes), |(which, changes)| {
+        let mut config = originals[which].clone();
+        let keys: Vec<String> = config.as_object().unwrap().keys().cloned().collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).chain(more_keys).collect();
+        for (key, value) in changes {
+            config[keys[key % keys.len()]] = values[value].clone();
+        }
+        let path = folders[which].path();
+        std::fs::write(path.join("config.json"), config.to_string()).unwrap();
+        let loaded = Checkpoint::open(path)
+            .map_err(ModelError::from)
+            .and_then(|checkpoint| Model::load(Arc::new(checkpoint), &cpu(1), &mut |_| {}));
+        match loaded {
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                refused.set(refused.get() + 1);
+            }
+            Ok(model) => {
+                let mut state = model.new_state(KvType::F16);
+                let span = Span { state: &mut state, tokens: &[TokenId(0)], logits: LogitRows::Last };
+                let outputs = model.forward(&cpu(1), &mut [span], Taps::default()).unwrap();
+                assert_eq!(outputs.logits.len(), model.info().vocabulary);
+                ran.set(ran.get() + 1);
+            }
+        }
+        Ok(())
+    });
+    outcome.unwrap();
+    assert!(ran.get() > 20 && refused.get() > 100, "{ran:?} ran, {refused:?} were refused");
 }

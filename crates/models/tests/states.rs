@@ -21,11 +21,20 @@ fn fed(model: &Model, kv: KvType, tokens: &[TokenId]) -> SequenceState {
 }
 
 /// Feeds `tokens` to both and compares everything.
-fn check_same_future(what: &str, model: &Model, ours: &mut SequenceState, expected: &mut SequenceState, tokens: &[TokenId]) {
+fn check_same_future(
+    what: &str,
+    model: &Model,
+    ours: &mut SequenceState,
+    expected: &mut SequenceState,
+    tokens: &[TokenId],
+) {
     assert_eq!(ours.length(), expected.length(), "{what}");
     assert!(ours.encode() == expected.encode(), "{what}: states differ");
     let cpu = cpu(2);
-    let (a, b) = (run(model, &cpu, ours, tokens, Taps::default()), run(model, &cpu, expected, tokens, Taps::default()));
+    let (a, b) = (
+        run(model, &cpu, ours, tokens, Taps::default()),
+        run(model, &cpu, expected, tokens, Taps::default()),
+    );
     assert!(bits(&a.logits) == bits(&b.logits), "{what}: logits differ");
     assert!(ours.encode() == expected.encode(), "{what}: states differ afterwards");
 }
@@ -36,14 +45,23 @@ fn rollback_is_never_having_run() {
     for fixture in MODELS {
         let model = model(fixture);
         for kv in KvType::ALL {
-            let (first, other, future) =
-                (tokens(&model, 20, &mut choices), tokens(&model, 5, &mut choices), tokens(&model, 6, &mut choices));
+            let (first, other, future) = (
+                tokens(&model, 20, &mut choices),
+                tokens(&model, 5, &mut choices),
+                tokens(&model, 6, &mut choices),
+            );
             for kept in [0, 1, 2, 8, 15, 16, 17, 19, 20] {
                 let mut state = fed(&model, kv, &first);
                 run(&model, &cpu(2), &mut state, &other, Taps::default());
                 state.rollback(kept).unwrap();
                 let mut expected = fed(&model, kv, &first[..kept]);
-                check_same_future(&format!("{fixture} {kv} back to {kept}"), &model, &mut state, &mut expected, &future);
+                check_same_future(
+                    &format!("{fixture} {kv} back to {kept}"),
+                    &model,
+                    &mut state,
+                    &mut expected,
+                    &future,
+                );
             }
         }
     }
@@ -103,7 +121,13 @@ fn bytes_bring_everything_back() {
                 let bytes = expected.encode();
                 let mut state = model.decode_state(kv, &bytes).unwrap();
                 let future = tokens(&model, 3, &mut choices);
-                check_same_future(&format!("{fixture} {kv} {length}"), &model, &mut state, &mut expected, &future);
+                check_same_future(
+                    &format!("{fixture} {kv} {length}"),
+                    &model,
+                    &mut state,
+                    &mut expected,
+                    &future,
+                );
             }
         }
     }

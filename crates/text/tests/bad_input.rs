@@ -197,6 +197,21 @@ fn ids_without_a_token_are_errors_everywhere() {
     assert!(!tokenizer.is_special(99));
 }
 
+#[test]
+fn endless_runs_are_refused_instead_of_being_cut_wrongly() {
+    let vocabulary =
+        GgufVocabulary { tokens: ["a", "Ġ", "ĠĠ"].map(str::to_owned).to_vec(), ..byte_level() };
+    let vocabulary =
+        GgufVocabulary { token_types: Vec::new(), merges: vec!["Ġ Ġ".to_owned()], ..vocabulary };
+    let tokenizer = Tokenizer::from_gguf(vocabulary).unwrap();
+    // The last space stands alone: the rule gives it to the word that follows.
+    assert_eq!(tokenizer.encode(&(" ".repeat(200_001) + "a"), Special::AsText).unwrap().len(), 100_002);
+    for text in [" ".repeat(300_000), "a".repeat(300_000)] {
+        let error = tokenizer.encode(&text, Special::AsText).unwrap_err().to_string();
+        assert!(error.contains("250000 bytes"), "{error}");
+    }
+}
+
 fn render(template: &str, messages: &[Value]) -> Result<String, TemplateError> {
     let source = TemplateSource::new("test.jinja", template);
     let template = ChatTemplate::new(source, SpecialTokens::default())?;

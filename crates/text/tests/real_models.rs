@@ -60,9 +60,9 @@ impl RealModel {
 fn vocabulary_of(file: &str, metadata: &Metadata) -> GgufVocabulary {
     let key = |name: &str| format!("tokenizer.ggml.{name}");
     let string = |name: &str| metadata.optional::<&str>(name).expect("a string").map(str::to_owned);
-    let strings = |name: &str| match metadata.optional::<&gguf::Strings>(name).expect("strings") {
-        Some(list) => list.iter().map(str::to_owned).collect(),
-        None => Vec::new(),
+    let strings = |name: &str| -> Vec<String> {
+        let list = metadata.get(name).map(|_| metadata.strings(name).expect("texts"));
+        list.map(|list| list.iter().map(str::to_owned).collect()).unwrap_or_default()
     };
     let id = |name: &str| metadata.optional::<u32>(&key(name)).expect("an id");
     let flag = |name: &str| metadata.optional::<bool>(&key(name)).expect("a flag");

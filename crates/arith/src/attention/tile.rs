@@ -191,6 +191,7 @@ fn attend_block<L: Lanes>(
     scores: &mut [[f32; KvPage::POSITIONS]],
 ) -> Part {
     let (page, span) = (tile.pages[block], tile.span_in_block(block));
+    page.prefetch(lanes, span.start / LANES, tile.kv_head, false);
     scores::products(lanes, tile, strips, page, span.clone(), scores);
     let mut part = Part {
         seen: vec![false; tile.len()],
@@ -206,6 +207,9 @@ fn attend_block<L: Lanes>(
                     scores::exponentials(lanes, tile.shape, visible.clone(), &mut scores[query]);
             }
         }
+    }
+    if let Some(next) = tile.pages.get(block + 1) {
+        next.prefetch(lanes, 0, tile.kv_head, true);
     }
     values::weighted_sums(lanes, tile, strips, page, span, scores, &mut part.values);
     part

@@ -10,6 +10,10 @@ use super::line::{F32Line, Line, SCALE_BLOCK};
 use crate::lanes::{LANES, Lanes};
 use std::ops::Range;
 
+/// How many groups before their turn lines are asked for. Those of one head are too short a run for the processor to
+/// foresee the next.
+pub(super) const AHEAD: usize = 4;
+
 /// Keys and values of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plane<T> {
@@ -86,8 +90,12 @@ impl<T: Line> Plane<T> {
         columns: Range<usize>,
         to: &mut [F32Line],
     ) -> Option<&F32Line> {
+        let ahead = (group + AHEAD) * shape.key_width() + head * shape.key_dim;
         let group = self.group(shape, group, head);
         let block = columns.start / SCALE_BLOCK;
+        if let Some(ahead) = self.keys.get(ahead + columns.start..ahead + columns.end) {
+            ahead.iter().for_each(|line| lanes.prefetch(line));
+        }
         for (to, line) in to.iter_mut().zip(&group.keys[columns]) {
             lanes.store(line.load(lanes), to.elements_mut());
         }
@@ -106,14 +114,39 @@ impl<T: Line> Plane<T> {
         first: usize,
         to: &mut [[F32Line; N]],
     ) -> Option<&F32Line> {
-        let group = self.group(shape, group, head);
         let row = Lines::of::<T>(shape).value_row;
+        let ahead = self.values.get(((group + AHEAD) * shape.kv_heads + head) * LANES * row..);
+        let group = self.group(shape, group, head);
+        if let Some(ahead) = ahead {
+            ahead.chunks_exact(row).take(LANES).for_each(|value| lanes.prefetch(&value[first]));
+        }
         for (to, value) in to.iter_mut().zip(group.values.chunks_exact(row)) {
             for n in 0..N {
                 lanes.store(value[(first + n).min(row - 1)].load(lanes), to[n].elements_mut());
             }
         }
         T::SCALED.then(|| &group.value_scales[first * LANES / SCALE_BLOCK])
+    }
+
+    /// Asks for the first of `group`'s keys or values in `head`, if there is one, before [`Plane::widen_keys`] or
+    /// [`Plane::widen_values`] gets there and asks for what follows.
+    #[inline(always)]
+    pub(super) fn prefetch<L: Lanes>(
+        &self,
+        lanes: L,
+        shape: KvShape,
+        (group, head): (usize, usize),
+        keys: bool,
+    ) {
+        let at = group * shape.kv_heads + head;
+        let (lines, count) = if keys {
+            (&self.keys, shape.key_dim)
+        } else {
+            (&self.values, LANES * Lines::of::<T>(shape).value_row)
+        };
+        if let Some(lines) = lines.get(at * count..(at + 1) * count) {
+            lines.iter().for_each(|line| lanes.prefetch(line));
+        }
     }
 
     /// The key of one position in one head, and its scales where the type has them.

@@ -97,13 +97,18 @@ impl Geometry {
         let heads = size(keys.heads, defaults.heads)?;
         let kv_heads = size(keys.kv_heads, defaults.kv_heads.or(Some(heads)))?;
         if heads % kv_heads != 0 {
-            return Err(fields.refuse(keys.kv_heads, kv_heads, format!("a divisor of the {heads} query heads")));
+            return Err(fields.refuse(
+                keys.kv_heads,
+                kv_heads,
+                format!("a divisor of the {heads} query heads"),
+            ));
         }
         let head_dim = match (fields.size(keys.head_dim)?, defaults.head_dim) {
             (Some(head_dim), _) | (None, Some(head_dim)) => head_dim,
             (None, None) if hidden % heads == 0 => hidden / heads,
             (None, None) => {
-                let expected = format!("a divisor of {} = {hidden}, since {} is not given", keys.hidden, keys.head_dim);
+                let expected =
+                    format!("a divisor of {} = {hidden}, since {} is not given", keys.hidden, keys.head_dim);
                 return Err(fields.refuse(keys.heads, heads, expected));
             }
         };

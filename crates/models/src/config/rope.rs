@@ -63,7 +63,11 @@ impl RopeConfig {
         let kind = match (fields.text("rope_type")?, fields.text("type")?) {
             (Some(kind), _) | (None, Some(kind)) => kind,
             (None, None) if fields.number("factor")?.is_some() => {
-                return Err(fields.refuse("rope_type", "nothing", format!("one of {SUPPORTED}, since a factor is given")));
+                return Err(fields.refuse(
+                    "rope_type",
+                    "nothing",
+                    format!("one of {SUPPORTED}, since a factor is given"),
+                ));
             }
             (None, None) => "default",
         };
@@ -95,9 +99,15 @@ impl RopeConfig {
             (Some("none"), _) | (None | Some("linear"), None) => RopeScaling::None,
             (None | Some("linear"), Some(factor)) => RopeScaling::Linear(factor),
             (Some("yarn"), Some(factor)) => gguf_yarn(fields, geometry, factor)?,
-            (Some("yarn"), None) => return Err(fields.refuse("rope.scaling.factor", "nothing", "a number above 0")),
+            (Some("yarn"), None) => {
+                return Err(fields.refuse("rope.scaling.factor", "nothing", "a number above 0"));
+            }
             (Some(other), _) => {
-                return Err(fields.unsupported("rope.scaling.type", format!("{other:?}"), "none, linear, yarn"));
+                return Err(fields.unsupported(
+                    "rope.scaling.type",
+                    format!("{other:?}"),
+                    "none, linear, yarn",
+                ));
             }
         };
         Ok(Self { head_dim: geometry.head_dim, base, scaling })
@@ -125,7 +135,12 @@ impl RopeConfig {
         match self.scaling {
             RopeScaling::None => format!("base {base}"),
             RopeScaling::Linear(factor) => format!("base {base}, linear scaling by {factor}"),
-            RopeScaling::Llama3(Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_context }) => {
+            RopeScaling::Llama3(Llama3Scaling {
+                factor,
+                low_freq_factor,
+                high_freq_factor,
+                original_context,
+            }) => {
                 format!(
                     "base {base}, llama3 scaling by {factor} ({low_freq_factor} to {high_freq_factor} turns over \
                      {original_context})"
@@ -165,9 +180,8 @@ fn original_context(fields: &Fields<'_>, key: &str, geometry: &Geometry) -> Resu
 }
 
 fn llama3(fields: &Fields<'_>, geometry: &Geometry) -> Result<RopeScaling, ModelError> {
-    let number = |key: &str| {
-        fields.positive(key)?.ok_or_else(|| fields.refuse(key, "nothing", "a number above 0"))
-    };
+    let number =
+        |key: &str| fields.positive(key)?.ok_or_else(|| fields.refuse(key, "nothing", "a number above 0"));
     let (low, high) = (number("low_freq_factor")?, number("high_freq_factor")?);
     if low >= high {
         return Err(fields.refuse("high_freq_factor", high, format!("more than low_freq_factor = {low}")));
@@ -189,7 +203,10 @@ fn yarn(fields: &Fields<'_>, geometry: &Geometry) -> Result<RopeScaling, ModelEr
         fields.number("mscale_all_dim")?.filter(|&mscale| mscale != 0.0),
     ) {
         (Some(given), ..) => given,
-        (None, Some(mscale), Some(all)) => YarnScaling::default_attention_factor(factor, mscale) / YarnScaling::default_attention_factor(factor, all),
+        (None, Some(mscale), Some(all)) => {
+            YarnScaling::default_attention_factor(factor, mscale)
+                / YarnScaling::default_attention_factor(factor, all)
+        }
         (None, ..) => YarnScaling::default_attention_factor(factor, 1.0),
     };
     Ok(RopeScaling::Yarn(YarnScaling {

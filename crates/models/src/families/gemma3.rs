@@ -1,6 +1,5 @@
 //! Gemma 3, text: norms around both halves of a block, windows in most layers, two rotary embeddings.
 
-use samebit_arith::double::RopeScaling;
 use samebit_arith::{KvShape, RopeFrequencies, RopeLayout};
 
 use super::Names;
@@ -51,7 +50,6 @@ struct Gemma3 {
     /// Window of each layer; layers without one are global.
     windows: Vec<Option<usize>>,
     scale: f32,
-    score_soft_cap: Option<f32>,
     logit_soft_cap: Option<f32>,
     activation: Activation,
 }
@@ -77,6 +75,7 @@ fn from_folder(fields: &Fields<'_>, description: &Description<'_>) -> Result<Gem
     if fields.flag("use_bidirectional_attention")? == Some(true) {
         return Err(fields.unsupported("use_bidirectional_attention", true, "false, a causal decoder"));
     }
+    refuse_score_cap(fields)?;
     let window = fields.size("sliding_window")?.unwrap_or(4096);
     let pattern = match fields.size("sliding_window_pattern")? {
         Some(pattern) => pattern,
@@ -93,11 +92,19 @@ fn from_folder(fields: &Fields<'_>, description: &Description<'_>) -> Result<Gem
         local_rope,
         windows: windows(fields, geometry.layers, Some(window), |layer| (layer + 1) % pattern != 0)?,
         scale: (1.0 / query_scalar.sqrt()) as f32,
-        score_soft_cap: fields.positive("attn_logit_softcapping")?.map(|cap| cap as f32),
         logit_soft_cap: fields.positive("final_logit_softcapping")?.map(|cap| cap as f32),
         activation: activation(fields, &["hidden_activation", "hidden_act"], Activation::GeluTanh)?,
         geometry,
     })
+}
+
+/// The field exists, but published implementations never apply it: either reading could be meant.
+fn refuse_score_cap(fields: &Fields<'_>) -> Result<(), ModelError> {
+    const KEY: &str = "attn_logit_softcapping";
+    match fields.number(KEY)? {
+        Some(cap) => Err(fields.unsupported(KEY, cap, "null, scores without a cap")),
+        None => Ok(()),
+    }
 }
 
 /// Rotary embeddings of global and of local layers: one object per kind of layer, or the older keys.
@@ -121,6 +128,7 @@ fn from_gguf(fields: &Fields<'_>, description: &Description<'_>) -> Result<Gemma
     let stored_vocabulary = description.stored_rows(&names.embedding_weight());
     let geometry =
         Geometry::read(fields, Defaults::default(), description.tensor_count(), stored_vocabulary)?;
+    refuse_score_cap(fields)?;
     let window = fields.required_size("attention.sliding_window")?;
     let pattern = fields.size("attention.sliding_window_pattern")?.unwrap_or(WINDOW_PATTERN);
     let local_base = fields.positive("rope.freq_base_swa")?.unwrap_or(LOCAL_ROPE_BASE);
@@ -138,7 +146,6 @@ fn from_gguf(fields: &Fields<'_>, description: &Description<'_>) -> Result<Gemma
         local_rope: RopeConfig::plain(&geometry, local_base),
         windows: windows(fields, geometry.layers, Some(window), |layer| (layer + 1) % pattern != 0)?,
         scale: (1.0 / query_scalar.sqrt()) as f32,
-        score_soft_cap: fields.positive("attn_logit_softcapping")?.map(|cap| cap as f32),
         logit_soft_cap: fields.positive("final_logit_softcapping")?.map(|cap| cap as f32),
         activation: Activation::GeluTanh,
         geometry,
@@ -184,20 +191,15 @@ impl Blueprint for Gemma3 {
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        let cap = |cap: Option<f32>| cap.map_or("none".to_owned(), |cap| cap.to_string());
-        let mut settings = vec![
+        let logit_soft_cap = self.logit_soft_cap.map_or("none".to_owned(), |cap| cap.to_string());
+        vec![
             ("rope_global", self.global_rope.describe()),
             ("rope_local", self.local_rope.describe()),
             ("attention_scale", self.scale.to_string()),
             ("windows", describe_windows(&self.windows)),
             ("activation", self.activation.name().to_owned()),
-            ("score_soft_cap", cap(self.score_soft_cap)),
-            ("logit_soft_cap", cap(self.logit_soft_cap)),
-        ];
-        if self.local_rope.scaling != RopeScaling::None {
-            settings.push(("note", "local layers have a scaled rotary embedding".to_owned()));
-        }
-        settings
+            ("logit_soft_cap", logit_soft_cap),
+        ]
     }
 
     fn states(&self) -> Vec<LayerShape> {
@@ -206,7 +208,8 @@ impl Blueprint for Gemma3 {
     }
 
     fn blocks(&self, weights: &mut Weights<'_>) -> Result<Box<dyn Blocks>, ModelError> {
-        let blocks = (0..self.geometry.layers).map(|layer| self.block(weights, layer)).collect::<Result<_, _>>()?;
+        let blocks =
+            (0..self.geometry.layers).map(|layer| self.block(weights, layer)).collect::<Result<_, _>>()?;
         Ok(Box::new(Gemma3Blocks {
             global_rope: self.global_rope.frequencies(None),
             local_rope: self.local_rope.frequencies(None),
@@ -234,7 +237,6 @@ impl Gemma3 {
             rope_layout: RopeLayout::Halves,
             scale: self.scale,
             window: self.windows[layer],
-            soft_cap: self.score_soft_cap,
         };
         let read = if self.zero_centred { RmsNorm::read_zero_centred } else { RmsNorm::read };
         let mut norm = |name: &str| read(weights, &format!("{block}.{name}"), hidden, epsilon);
@@ -245,7 +247,14 @@ impl Gemma3 {
             feed_forward_norm: norm(norms.pre_feed_forward)?,
             post_feed_forward_norm: norm(norms.post_feed_forward)?,
             attention: Attention::read(weights, &block, self.names.attention, &self.geometry, attention)?,
-            mlp: GatedMlp::read(weights, &block, self.names.mlp, (hidden, inner), self.activation, Bias::Absent)?,
+            mlp: GatedMlp::read(
+                weights,
+                &block,
+                self.names.mlp,
+                (hidden, inner),
+                self.activation,
+                Bias::Absent,
+            )?,
         })
     }
 }

@@ -25,7 +25,8 @@ fn configure(description: &Description<'_>) -> Result<Box<dyn Blueprint>, ModelE
     let Description { fields, checkpoint } = description;
     let names = if fields.is_gguf() { Names::gguf() } else { Names::folder(checkpoint, &["model."]) };
     let stored_vocabulary = description.stored_rows(&names.embedding_weight());
-    let geometry = Geometry::read(fields, Defaults::default(), description.tensor_count(), stored_vocabulary)?;
+    let geometry =
+        Geometry::read(fields, Defaults::default(), description.tensor_count(), stored_vocabulary)?;
     let rope = RopeConfig::read(fields, &geometry, DEFAULT_ROPE_BASE)?;
     let natural_scale = 1.0 / (geometry.head_dim as f64).sqrt();
     let (scale, window, attention_bias, mlp_bias) = match fields {

@@ -26,8 +26,7 @@ pub(crate) struct Names {
 impl Names {
     /// Names in a folder. `prefixes` are tried in order for where the decoder is, the first is the common one.
     pub(crate) fn folder(checkpoint: &Checkpoint, prefixes: &[&str]) -> Self {
-        let holds_decoder =
-            |prefix: &&&str| checkpoint.contains(&format!("{prefix}embed_tokens.weight"));
+        let holds_decoder = |prefix: &&&str| checkpoint.contains(&format!("{prefix}embed_tokens.weight"));
         let prefix = prefixes.iter().find(holds_decoder).or(prefixes.first()).copied().unwrap_or("model.");
         let head_prefix = prefix.strip_suffix("model.").unwrap_or("");
         Self {

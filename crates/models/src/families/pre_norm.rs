@@ -75,9 +75,14 @@ impl Blueprint for PreNormConfig {
         if let Some(ExpertsConfig { shape, routed, .. }) = &self.experts {
             settings.push(("experts", format!("{} of {}", shape.picked, shape.experts)));
             settings.push(("expert_inner", shape.inner.to_string()));
-            settings.push(("expert_weights", if shape.normalise { "normalised" } else { "as scored" }.to_owned()));
-            let dense: Vec<_> = (0..routed.len()).filter(|&layer| !routed[layer]).map(|l| l.to_string()).collect();
-            settings.push(("dense_layers", if dense.is_empty() { "none".to_owned() } else { dense.join(", ") }));
+            settings.push((
+                "expert_weights",
+                if shape.normalise { "normalised" } else { "as scored" }.to_owned(),
+            ));
+            let dense: Vec<_> =
+                (0..routed.len()).filter(|&layer| !routed[layer]).map(|l| l.to_string()).collect();
+            settings
+                .push(("dense_layers", if dense.is_empty() { "none".to_owned() } else { dense.join(", ") }));
         }
         settings
     }
@@ -94,7 +99,8 @@ impl Blueprint for PreNormConfig {
             None
         };
         let rope = self.rope.frequencies(divisors.as_deref());
-        let blocks = (0..self.geometry.layers).map(|layer| self.block(weights, layer)).collect::<Result<_, _>>()?;
+        let blocks =
+            (0..self.geometry.layers).map(|layer| self.block(weights, layer)).collect::<Result<_, _>>()?;
         Ok(Box::new(PreNormBlocks { rope, blocks }))
     }
 }
@@ -110,7 +116,6 @@ impl PreNormConfig {
             rope_layout: self.rope_layout,
             scale: self.scale,
             window: self.windows[layer],
-            soft_cap: None,
         };
         let mut norm = |name| RmsNorm::read(weights, &format!("{block}.{name}"), hidden, epsilon);
         Ok(PreNormBlock {

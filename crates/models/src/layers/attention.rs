@@ -34,8 +34,6 @@ pub(crate) struct AttentionOptions {
     pub(crate) scale: f32,
     /// Positions that a row sees, itself included; `None` for all before it.
     pub(crate) window: Option<usize>,
-    /// Scores `x` become `cap * tanh(x / cap)`.
-    pub(crate) soft_cap: Option<f32>,
 }
 
 /// Norms of queries and keys.
@@ -99,7 +97,7 @@ impl Attention {
                 kv: KvShape::uniform(geometry.kv_heads, head_dim),
                 scale: options.scale,
                 window: options.window,
-                soft_cap: options.soft_cap,
+                soft_cap: None,
             },
         })
     }

@@ -11,18 +11,9 @@ use crate::weights::{Bias, Weights};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExpertNames {
     /// One tensor per projection, experts stacked: `[experts, outputs, inputs]`.
-    Stacked {
-        gate: &'static str,
-        up: &'static str,
-        down: &'static str,
-    },
+    Stacked { gate: &'static str, up: &'static str, down: &'static str },
     /// One tensor per expert and projection: `experts.<id>.<name>`.
-    Separate {
-        experts: &'static str,
-        gate: &'static str,
-        up: &'static str,
-        down: &'static str,
-    },
+    Separate { experts: &'static str, gate: &'static str, up: &'static str, down: &'static str },
 }
 
 /// Sizes and rules of a routed block.
@@ -108,7 +99,8 @@ impl Experts {
         // Every expert reads its weights once, for all rows that picked it.
         let mut outputs = vec![0.0; routing.ids.len() * hidden];
         for (id, expert) in self.experts.iter().enumerate() {
-            let places: Vec<usize> = (0..routing.ids.len()).filter(|&at| routing.ids[at] as usize == id).collect();
+            let places: Vec<usize> =
+                (0..routing.ids.len()).filter(|&at| routing.ids[at] as usize == id).collect();
             if places.is_empty() {
                 continue;
             }

@@ -92,7 +92,13 @@ pub fn run(model: &Model, cpu: &Cpu, state: &mut SequenceState, tokens: &[TokenI
 }
 
 /// Logits of a whole sequence, fed in pieces of these lengths.
-pub fn run_pieces(model: &Model, cpu: &Cpu, kv: KvType, tokens: &[TokenId], pieces: &[usize]) -> (Vec<f32>, SequenceState) {
+pub fn run_pieces(
+    model: &Model,
+    cpu: &Cpu,
+    kv: KvType,
+    tokens: &[TokenId],
+    pieces: &[usize],
+) -> (Vec<f32>, SequenceState) {
     assert_eq!(pieces.iter().sum::<usize>(), tokens.len());
     let mut state = model.new_state(kv);
     let mut logits = Vec::new();

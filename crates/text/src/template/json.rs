@@ -1,6 +1,6 @@
 //! JSON into values of a template, and back as Python's `json.dumps(..., ensure_ascii=False)` writes it.
 
-use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// A JSON value as a template sees it; objects keep their order.
@@ -37,7 +37,7 @@ pub(crate) struct Style {
 impl Style {
     /// Reads `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`, which may also be given by
     /// position.
-    pub(crate) fn from_arguments(positional: &Rest<Value>, named: &Kwargs) -> Result<Self, Error> {
+    pub(crate) fn from_arguments(positional: &[Value], named: &Kwargs) -> Result<Self, Error> {
         let argument = |position: usize, name: &str| -> Result<Option<Value>, Error> {
             let value = match positional.get(position) {
                 Some(value) => Some(value.clone()),
@@ -60,13 +60,15 @@ impl Style {
             item_separator = item.to_string();
             key_separator = key.to_string();
         }
-        Ok(Self {
+        let style = Self {
             ensure_ascii: argument(0, "ensure_ascii")?.is_some_and(|value| value.is_true()),
             indent,
             item_separator,
             key_separator,
             sort_keys: argument(3, "sort_keys")?.is_some_and(|value| value.is_true()),
-        })
+        };
+        named.assert_all_used()?;
+        Ok(style)
     }
 }
 

@@ -217,7 +217,7 @@ impl Checked {
             .map_err(|error| TokenizerError::invalid(self.key("merges"), error.to_string()))?;
         let normalizer = rule.nfc.then_some(NormalizerWrapper::NFC(NFC));
         let splitter = self.splitter(rule)?;
-        let pipeline = Pipeline::new(model.into(), normalizer, Some(splitter), added, &self.key("tokens"))?;
+        let pipeline = Pipeline::new(model.into(), normalizer, Some(splitter), &added, &self.key("tokens"))?;
         self.finish(Encoder::Pipeline(Box::new(pipeline)), pieces, rule.add_bos, false)
     }
 

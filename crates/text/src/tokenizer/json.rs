@@ -135,9 +135,9 @@ impl Tokenizer {
         };
         let settings = Settings::read(files, &id_of)?;
         let (prefix, suffix) = settings.around(json.post_processor.as_ref(), &file)?;
-        let added = json.added_tokens.iter().map(|row| (row.id, row.token.clone())).collect();
+        let added: Vec<_> = json.added_tokens.iter().map(|row| (row.id, row.token.clone())).collect();
         let field = format!("{file}, added_tokens");
-        let pipeline = Pipeline::new(model, json.normalizer, json.pre_tokenizer, added, &field)?;
+        let pipeline = Pipeline::new(model, json.normalizer, json.pre_tokenizer, &added, &field)?;
         let inner = Inner {
             encoder: Encoder::Pipeline(Box::new(pipeline)),
             pieces,

@@ -12,6 +12,12 @@ use tokenizers::{
     AddedToken, AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
 };
 
+/// The longest run of characters, in bytes, that are all spaces or all not.
+///
+/// The regular expressions of pre-tokenizers give up, and say nothing, after a million steps back; on such a run they
+/// may take a few for each character. A longer run is refused rather than cut wrongly.
+const RUN_BYTES_MAX: usize = 250_000;
+
 /// A tokenizer of the Hugging Face kind, ready to encode.
 pub(crate) struct Pipeline {
     model: ModelWrapper,
@@ -32,14 +38,14 @@ impl Pipeline {
         model: ModelWrapper,
         normalizer: Option<NormalizerWrapper>,
         pre_tokenizer: Option<PreTokenizerWrapper>,
-        added: Vec<(u32, AddedToken)>,
+        added: &[(u32, AddedToken)],
         field: &str,
     ) -> Result<Self, TokenizerError> {
         let mut vocabulary = AddedVocabulary::new();
         vocabulary
             .add_tokens(added.iter().map(|(_, token)| token.clone()), &model, normalizer.as_ref())
             .map_err(|error| TokenizerError::invalid(field, error.to_string()))?;
-        for (id, token) in &added {
+        for (id, token) in added {
             let given = vocabulary.token_to_id(&token.content, &model);
             if given != Some(*id) {
                 let problem = format!(
@@ -64,6 +70,7 @@ impl Pipeline {
         };
         let mut pieces: PreTokenizedString = added.extract_and_normalize(self.normalizer.as_ref(), text);
         if let Some(pre_tokenizer) = &self.pre_tokenizer {
+            check_runs(text)?;
             pre_tokenizer.pre_tokenize(&mut pieces).map_err(failed)?;
         }
         pieces.tokenize(|piece| self.model.tokenize(piece.get())).map_err(failed)?;
@@ -75,4 +82,21 @@ impl Pipeline {
             .map(|token| token.id)
             .collect())
     }
+}
+
+fn check_runs(text: &str) -> Result<(), TokenizerError> {
+    let mut start = 0;
+    let mut of_spaces = false;
+    for (at, letter) in text.char_indices() {
+        if letter.is_whitespace() != of_spaces {
+            of_spaces = !of_spaces;
+            start = at;
+        }
+        if at - start > RUN_BYTES_MAX {
+            let what = if of_spaces { "of nothing but spaces" } else { "without a space" };
+            let problem = format!("from byte {start} on it has more than {RUN_BYTES_MAX} bytes {what}");
+            return Err(TokenizerError::Encode { problem });
+        }
+    }
+    Ok(())
 }
