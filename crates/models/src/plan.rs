@@ -23,3 +23,16 @@ pub(crate) fn short_digest(bytes: &[u8]) -> String {
         text
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `printf '{"kv":"f16","options":[],"plan":"sb1"}' | sha256sum`
+    #[test]
+    fn the_id_is_what_anyone_can_compute() {
+        assert_eq!(plan_id(KvType::F16), "sb1-43c51c4ee17a579a");
+        let ids: std::collections::BTreeSet<String> = KvType::ALL.into_iter().map(plan_id).collect();
+        assert_eq!(ids.len(), KvType::ALL.len());
+    }
+}
