@@ -144,7 +144,9 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn dot_start(self, start: i32, bits: u32) -> Self::Dot;
     /// Adds columns `4 line .. 4 line + 4` of `row`, times `codes`, to the sixteen outputs.
     fn dot_line(self, dot: Self::Dot, codes: Self::Codes, row: &RowBlock, line: usize) -> Self::Dot;
-    /// The exact sums `sum_k codes[o][k] * integer[k]`.
+    /// The same for a plane of signed bytes.
+    fn dot_byte_line(self, dot: Self::Dot, codes: Self::Codes, plane: &[i8; 32], line: usize) -> Self::Dot;
+    /// The exact sums of codes times integers.
     fn dot_finish(self, dot: Self::Dot) -> Self::Int;
 
     // ---- fixed trees, shared by all ----

@@ -91,7 +91,6 @@ impl Cpu {
                 FloatType::Bf16 => float::multiply::<bf16>(self, weights, rows, out),
             }
         } else {
-            let rows = rows.quantized(self);
             weights.format.visit_coded(Multiply { cpu: self, weights, rows, out });
         }
     }
@@ -107,7 +106,7 @@ impl Cpu {
 struct Multiply<'a, 'o> {
     cpu: &'a Cpu,
     weights: &'a Matrix,
-    rows: &'a activations::Quantized,
+    rows: &'a Activations<'a>,
     out: &'o mut [f32],
 }
 

@@ -95,7 +95,7 @@ fn damaged_gguf_files() {
     duplicate_key = duplicate_key.value("llama.block_count", GgufValue::U32(1));
     let duplicate_tensor = tiny_gguf().tensor("output_norm.weight", DType::F32, &[8], &[0; 32]);
     let cases: [(&str, Vec<u8>, &[&str]); 9] = [
-        ("zero bytes", Vec::new(), &["0 bytes"]),
+        ("zero bytes", Vec::new(), &["magic", "empty file"]),
         ("wrong magic", replaced(&good, b"GGUF", b"FUGG"), &["magic", "GGUF"]),
         (
             "wrong version",
@@ -104,7 +104,7 @@ fn damaged_gguf_files() {
         ),
         ("absurd tensor count", with_count(8, u64::MAX), &["tensor"]),
         ("absurd metadata count", with_count(16, 1 << 40), &["metadata"]),
-        ("cut in the header", good[..100].to_vec(), &["metadata"]),
+        ("cut in the header", good[..100].to_vec(), &["tensor count", "cut short"]),
         ("cut in the data", good[..good.len() - 4].to_vec(), &["blk.0.ffn_down.weight"]),
         ("a key twice", duplicate_key.to_bytes().unwrap(), &["llama.block_count", "twice"]),
         ("a tensor twice", duplicate_tensor.to_bytes().unwrap(), &["output_norm.weight"]),
@@ -158,7 +158,8 @@ fn gguf_files_of_no_model() {
     let unknown = GgufWriter::default()
         .value("general.architecture", GgufValue::String("hyperllama".to_owned()))
         .tensor("a", DType::F32, &[8], &[0; 32]);
-    let nameless = GgufWriter::default().value("general.tags", GgufValue::Array(GgufArray::U32(vec![1])));
+    let nameless =
+        GgufWriter::default().value("general.tags", GgufValue::Array(Box::new(GgufArray::U32(vec![1]))));
     let cases: [(&str, GgufWriter, &[&str]); 4] = [
         ("missing tensor", filled(missing.collect()), &["blk.0.ffn_up.weight"]),
         ("wrong shape", filled(wrong.collect()), &["blk.0.attn_k.weight", "[6, 8]", "[4, 8]"]),

@@ -2,11 +2,12 @@
 //!
 //! The value of an affine weight is `scale * code + bias` in binary32, product and sum each rounded, whatever type the
 //! scales are stored in. MLX itself rounds to the stored type when it dequantizes bfloat16 or binary16 matrices, but not
-//! when it multiplies by them, so its products are products of these values.
+//! when it multiplies by them, so its products are products of these values. Nor does it round rows, so rows bring their
+//! fine part to these formats.
 
 use super::coded::{BLOCK, Coded, Group, Row};
 use super::ggml::{E2M1_LEVELS, half_power};
-use crate::matrix::layout::{CodeLayout, Levels, Pairs, Singles, Stored, Whole, WholeWithOffset};
+use crate::matrix::layout::{CodeLayout, FineWhole, FineWholeWithOffset, Levels, Pairs, Singles, Stored};
 use half::bf16;
 use std::marker::PhantomData;
 
@@ -38,7 +39,7 @@ fn block<const BITS: usize>(row: Row<'_>, index: usize) -> &[u8] {
 impl<const BITS: usize, C: CodeLayout, S: Stored> Coded for Affine<BITS, C, S> {
     type Layout = C;
     type Scales = Pairs<S>;
-    type Steps = WholeWithOffset;
+    type Steps = FineWholeWithOffset;
 
     fn codes(row: Row<'_>, index: usize) -> [u8; BLOCK] {
         bit_stream::<BITS>(block::<BITS>(row, index))
@@ -52,7 +53,7 @@ impl<const BITS: usize, C: CodeLayout, S: Stored> Coded for Affine<BITS, C, S> {
 impl Coded for Mxfp4 {
     type Layout = Levels;
     type Scales = Singles<bf16>;
-    type Steps = Whole;
+    type Steps = FineWhole;
     const ZERO_BITS: u32 = 4;
     const LEVELS: Option<&'static [u8; 16]> = Some(&E2M1_LEVELS);
 

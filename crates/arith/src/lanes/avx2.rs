@@ -51,6 +51,22 @@ const MAGIC: f64 = 6_755_399_441_055_744.0;
 /// `2^52`, whose bits hold a small integer in the low part after an `or`.
 const TWO_52: f64 = 4_503_599_627_370_496.0;
 
+impl Avx2 {
+    /// Adds the products of four columns.
+    #[inline(always)]
+    fn dot_four(self, dot: [__m256i; 4], codes: [__m256i; 2], columns: [i16; 4]) -> [__m256i; 4] {
+        let four = columns.iter().rev().fold(0, |four, &column| four << 16 | i64::from(column as u16));
+        // 16-bit products of pairs cannot overflow: |code * integer| * 2 <= 2 * 255 * 32639 < 2^31.
+        each!(4, |r| {
+            let half = codes[r / 2];
+            let bytes =
+                if r % 2 == 0 { _mm256_castsi256_si128(half) } else { _mm256_extracti128_si256::<1>(half) };
+            let products = _mm256_madd_epi16(_mm256_cvtepu8_epi16(bytes), _mm256_set1_epi64x(four));
+            _mm256_add_epi32(dot[r], products)
+        })
+    }
+}
+
 impl Lanes for Avx2 {
     type Float = [__m256; 2];
     type Int = [__m256i; 2];
@@ -133,10 +149,8 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn select_range(self, from: usize, to: usize, x: Self::Float, y: Self::Float) -> Self::Float {
         each!(2, |h| {
-            let lane = _mm256_add_epi32(
-                _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
-                _mm256_set1_epi32(8 * h as i32),
-            );
+            let lane =
+                _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(8 * h as i32));
             let not_below = _mm256_cmpgt_epi32(lane, _mm256_set1_epi32(from.min(LANES) as i32 - 1));
             let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(to.min(LANES) as i32), lane);
             _mm256_blendv_ps(y[h], x[h], _mm256_castsi256_ps(_mm256_and_si256(not_below, below)))
@@ -295,12 +309,7 @@ impl Lanes for Avx2 {
             // Every byte receives the byte of `word` that holds its bit, then tests that bit.
             let spread = _mm256_shuffle_epi8(
                 _mm256_set1_epi32(word),
-                _mm256_setr_epi64x(
-                    0,
-                    0x0101_0101_0101_0101,
-                    0x0202_0202_0202_0202,
-                    0x0303_0303_0303_0303,
-                ),
+                _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303),
             );
             let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
             let set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
@@ -331,18 +340,11 @@ impl Lanes for Avx2 {
     }
     #[inline(always)]
     fn dot_line(self, dot: Self::Dot, codes: Self::Codes, row: &RowBlock, line: usize) -> Self::Dot {
-        // 16-bit products of pairs cannot overflow: |code * integer| * 2 <= 2 * 255 * 32639 < 2^31.
-        each!(4, |r| {
-            let four = i64::from(row.integer[4 * line] as u16)
-                | i64::from(row.integer[4 * line + 1] as u16) << 16
-                | i64::from(row.integer[4 * line + 2] as u16) << 32
-                | i64::from(row.integer[4 * line + 3] as u16) << 48;
-            let half = codes[r / 2];
-            let bytes =
-                if r % 2 == 0 { _mm256_castsi256_si128(half) } else { _mm256_extracti128_si256::<1>(half) };
-            let products = _mm256_madd_epi16(_mm256_cvtepu8_epi16(bytes), _mm256_set1_epi64x(four));
-            _mm256_add_epi32(dot[r], products)
-        })
+        self.dot_four(dot, codes, std::array::from_fn(|c| row.integer[4 * line + c]))
+    }
+    #[inline(always)]
+    fn dot_byte_line(self, dot: Self::Dot, codes: Self::Codes, plane: &[i8; 32], line: usize) -> Self::Dot {
+        self.dot_four(dot, codes, std::array::from_fn(|c| i16::from(plane[4 * line + c])))
     }
     #[inline(always)]
     fn dot_finish(self, dot: Self::Dot) -> Self::Int {

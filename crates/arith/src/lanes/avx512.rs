@@ -39,6 +39,12 @@ const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 /// `2^52 + 2^51`: adding it to a small integral f64 leaves that integer in the low bits.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 
+/// The four bytes of a plane that meet line `line`.
+#[inline(always)]
+fn four_bytes(plane: &[i8; 32], line: usize) -> i32 {
+    i32::from_le_bytes(std::array::from_fn(|c| plane[4 * line + c] as u8))
+}
+
 impl Lanes for Avx512 {
     type Float = __m512;
     type Int = __m512i;
@@ -229,7 +235,8 @@ impl Lanes for Avx512 {
                 _mm512_sub_pd(biased, _mm512_set1_pd(1023.0))
             });
             let mantissa = x.map(|x| {
-                let fraction = _mm512_and_si512(_mm512_castpd_si512(x), _mm512_set1_epi64(MANTISSA_BITS as i64));
+                let fraction =
+                    _mm512_and_si512(_mm512_castpd_si512(x), _mm512_set1_epi64(MANTISSA_BITS as i64));
                 _mm512_castsi512_pd(_mm512_or_si512(fraction, _mm512_set1_epi64(ONE_BITS as i64)))
             });
             (exponent, mantissa)
@@ -289,11 +296,14 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn dot_line(self, dot: Self::Dot, codes: Self::Codes, row: &RowBlock, line: usize) -> Self::Dot {
-        let four = |plane: &[i8; 32]| i32::from_le_bytes(std::array::from_fn(|c| plane[4 * line + c] as u8));
         simd!([
-            _mm512_dpbusd_epi32(dot[0], codes, _mm512_set1_epi32(four(&row.high))),
-            _mm512_dpbusd_epi32(dot[1], codes, _mm512_set1_epi32(four(&row.low))),
+            _mm512_dpbusd_epi32(dot[0], codes, _mm512_set1_epi32(four_bytes(&row.high, line))),
+            _mm512_dpbusd_epi32(dot[1], codes, _mm512_set1_epi32(four_bytes(&row.low, line))),
         ])
+    }
+    #[inline(always)]
+    fn dot_byte_line(self, dot: Self::Dot, codes: Self::Codes, plane: &[i8; 32], line: usize) -> Self::Dot {
+        simd!([dot[0], _mm512_dpbusd_epi32(dot[1], codes, _mm512_set1_epi32(four_bytes(plane, line)))])
     }
     #[inline(always)]
     fn dot_finish(self, dot: Self::Dot) -> Self::Int {

@@ -238,6 +238,12 @@ impl Lanes for Scalar {
             })
         })
     }
+    #[inline(never)]
+    fn dot_byte_line(self, dot: Self::Dot, codes: Self::Codes, plane: &[i8; 32], line: usize) -> Self::Dot {
+        std::array::from_fn(|o| {
+            (0..4).fold(dot[o], |sum, c| sum + i32::from(codes[4 * o + c]) * i32::from(plane[4 * line + c]))
+        })
+    }
     #[inline(always)]
     fn dot_finish(self, dot: Self::Dot) -> Self::Int {
         dot

@@ -265,14 +265,21 @@ impl Kernel for Dot {
     fn run<L: Lanes>(self, lanes: L) -> Results {
         let row = row_block(self.integer);
         let starts = [("dot_zero", lanes.dot_zero()), ("dot_start", lanes.dot_start(self.start, self.bits))];
+        let finish = |name: &str, dot| {
+            let sums = ints(lanes, lanes.dot_finish(dot));
+            (name.to_owned(), sums.map(|x| u64::from(x as u32)).to_vec())
+        };
         let results = starts.map(|(name, mut dot)| {
             for (line, codes) in self.codes.iter().enumerate() {
                 dot = lanes.dot_line(dot, lanes.load_codes(codes), &row, line);
             }
-            let sums = ints(lanes, lanes.dot_finish(dot));
-            (name.to_owned(), sums.map(|x| u64::from(x as u32)).to_vec())
+            finish(name, dot)
         });
-        results.to_vec()
+        let mut bytes = lanes.dot_start(self.start, self.bits);
+        for (line, codes) in self.codes.iter().enumerate() {
+            bytes = lanes.dot_byte_line(bytes, lanes.load_codes(codes), &row.low, line);
+        }
+        results.into_iter().chain([finish("dot_byte_line", bytes)]).collect()
     }
 }
 
@@ -283,15 +290,16 @@ fn row_block(integer: [i16; 32]) -> RowBlock {
 }
 
 impl Dot {
-    /// The sums by the book, from zero and from the start.
-    fn exact(&self) -> [Vec<u64>; 2] {
-        let product =
-            |o: usize, k: usize| i64::from(self.codes[k / 4][4 * o + k % 4]) * i64::from(self.integer[k]);
-        let sums_from = |start: i64| {
-            let sums = (0..LANES).map(|o| start + (0..32).map(|k| product(o, k)).sum::<i64>());
+    /// The sums by the book, from zero and from the start, and those of the low plane from the start.
+    fn exact(&self) -> [Vec<u64>; 3] {
+        let sums = |start: i64, row: [i64; 32]| {
+            let code = |o: usize, k: usize| i64::from(self.codes[k / 4][4 * o + k % 4]);
+            let sums = (0..LANES).map(|o| start + (0..32).map(|k| code(o, k) * row[k]).sum::<i64>());
             sums.map(|sum| u64::from(i32::try_from(sum).unwrap() as u32)).collect()
         };
-        [sums_from(0), sums_from(i64::from(self.start) << self.bits)]
+        let start = i64::from(self.start) << self.bits;
+        let integer = self.integer.map(i64::from);
+        [sums(0, integer), sums(start, integer), sums(start, row_block(self.integer).low.map(i64::from))]
     }
 }
 

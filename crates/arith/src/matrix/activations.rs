@@ -16,7 +16,8 @@ pub struct Activations<'a> {
     columns: usize,
     /// Where these rows were picked from, and which.
     source: Option<(&'a Activations<'a>, Vec<u32>)>,
-    quantized: OnceLock<Quantized>,
+    quantized: OnceLock<Tiled<QuantizedBlock>>,
+    fine: OnceLock<Tiled<FineBlock>>,
 }
 
 impl<'a> Activations<'a> {
@@ -31,7 +32,7 @@ impl<'a> Activations<'a> {
             "{} elements in rows of {columns}",
             rows.len()
         );
-        Self { rows, columns, source: None, quantized: OnceLock::new() }
+        Self { rows, columns, source: None, quantized: OnceLock::new(), fine: OnceLock::new() }
     }
 
     /// Number of rows.
@@ -70,14 +71,23 @@ impl<'a> Activations<'a> {
             columns: self.columns,
             source: Some((self, rows.to_vec())),
             quantized: OnceLock::new(),
+            fine: OnceLock::new(),
         }
     }
 
     /// The integer form. `columns` is a multiple of 32, as all integer-coded matrices have it.
-    pub(super) fn quantized(&self, cpu: &Cpu) -> &Quantized {
+    pub(super) fn quantized(&self, cpu: &Cpu) -> &Tiled<QuantizedBlock> {
         self.quantized.get_or_init(|| match &self.source {
             Some((source, rows)) => source.quantized(cpu).select(rows),
-            None => Quantized::new(cpu, &self.rows, self.columns),
+            None => Tiled::quantize(cpu, &self.rows, self.columns),
+        })
+    }
+
+    /// What the integer form leaves over.
+    pub(super) fn fine(&self, cpu: &Cpu) -> &Tiled<FineBlock> {
+        self.fine.get_or_init(|| match &self.source {
+            Some((source, rows)) => source.fine(cpu).select(rows),
+            None => self.quantized(cpu).fine(cpu, &self.rows, self.columns),
         })
     }
 }
@@ -118,52 +128,92 @@ impl QuantizedBlock {
     };
 }
 
-/// Rows in 16-bit integers. Rows go in tiles of [`TILE`] (the last may have fewer); in a tile the blocks of all its rows
+/// What one block of one row has beyond its integers, in 256ths of an integer.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct FineBlock {
+    pub(super) plane: [i8; BLOCK],
+    /// Of the block with its fine part: `negated` counts 256ths, `scaled` is the sum of both parts.
+    pub(super) sums: Sums,
+}
+
+impl FineBlock {
+    const ZERO: Self = Self { plane: [0; BLOCK], sums: Sums::ZERO };
+}
+
+/// Blocks of rows. Rows go in tiles of [`TILE`] (the last may have fewer); in a tile the blocks of all its rows
 /// at columns 0 to 31 come first, then those at 32 to 63, and so on.
-pub(super) struct Quantized {
+pub(super) struct Tiled<B> {
     rows: usize,
     /// Of one row.
     blocks: usize,
-    data: Vec<QuantizedBlock>,
+    data: Vec<B>,
 }
 
 /// Some rows of one tile.
 #[derive(Clone, Copy)]
-pub(super) struct TileRows<'a> {
+pub(super) struct TileRows<'a, B> {
     /// The tile, from the first of these rows on.
-    data: &'a [QuantizedBlock],
+    data: &'a [B],
     /// Rows of the tile.
     stride: usize,
 }
 
-impl<'a> TileRows<'a> {
+impl<'a, B> TileRows<'a, B> {
     /// Block `block` of `R` rows.
     #[inline(always)]
-    pub(super) fn blocks<const R: usize>(&self, block: usize) -> &'a [QuantizedBlock; R] {
+    pub(super) fn blocks<const R: usize>(&self, block: usize) -> &'a [B; R] {
         self.data[self.stride * block..][..R].try_into().expect("a slice of R blocks")
     }
 }
 
-impl Quantized {
-    fn new(cpu: &Cpu, rows: &[f32], columns: usize) -> Self {
-        let blocks = columns / BLOCK;
-        let mut data = vec![QuantizedBlock::ZERO; rows.len() / BLOCK];
-        let tile = TILE * columns;
-        cpu.pool().run_pieces(&mut data, TILE * blocks.max(1), &|index, out| {
-            let rows = &rows[index * tile..(index * tile + tile).min(rows.len())];
+impl Tiled<QuantizedBlock> {
+    fn quantize(cpu: &Cpu, rows: &[f32], columns: usize) -> Self {
+        let mut tiled = Self::filled(QuantizedBlock::ZERO, rows.len() / columns.max(1), columns / BLOCK);
+        tiled.each_tile(cpu, rows, columns, &|_, rows, out| {
             cpu.isa().run(QuantizeTile { rows, columns, out });
         });
-        Self { rows: rows.len() / columns.max(1), blocks, data }
+        tiled
+    }
+
+    /// What these integers leave of `rows`, which they came from.
+    fn fine(&self, cpu: &Cpu, rows: &[f32], columns: usize) -> Tiled<FineBlock> {
+        let mut tiled = Tiled::filled(FineBlock::ZERO, self.rows, self.blocks);
+        tiled.each_tile(cpu, rows, columns, &|first, rows, out| {
+            let quantized = &self.data[first..first + out.len()];
+            cpu.isa().run(RefineTile { rows, columns, quantized, out });
+        });
+        tiled
+    }
+}
+
+impl<B: Copy + Send> Tiled<B> {
+    fn filled(block: B, rows: usize, blocks: usize) -> Self {
+        Self { rows, blocks, data: vec![block; rows * blocks] }
+    }
+
+    /// Calls `task(first block, rows, blocks)` for every tile, on all threads.
+    fn each_tile(
+        &mut self,
+        cpu: &Cpu,
+        rows: &[f32],
+        columns: usize,
+        task: &(dyn Fn(usize, &[f32], &mut [B]) + Sync),
+    ) {
+        let (tile, piece) = (TILE * columns, TILE * self.blocks.max(1));
+        cpu.pool().run_pieces(&mut self.data, piece, &|index, out| {
+            task(index * piece, &rows[index * tile..(index * tile + tile).min(rows.len())], out);
+        });
     }
 
     /// Bytes of one row.
     pub(super) fn row_bytes(&self) -> usize {
-        self.blocks * size_of::<QuantizedBlock>()
+        self.blocks * size_of::<B>()
     }
 
     /// Row `row` and those after it in its tile.
     #[inline(always)]
-    pub(super) fn rows_from(&self, row: usize) -> TileRows<'_> {
+    pub(super) fn rows_from(&self, row: usize) -> TileRows<'_, B> {
         let first = row - row % TILE;
         let stride = TILE.min(self.rows - first);
         TileRows {
@@ -173,14 +223,11 @@ impl Quantized {
     }
 
     fn select(&self, rows: &[u32]) -> Self {
-        let mut data = vec![QuantizedBlock::ZERO; rows.len() * self.blocks];
-        for (to, &from) in rows.iter().enumerate() {
-            let source = self.rows_from(from as usize);
-            let first = to - to % TILE;
-            let stride = TILE.min(rows.len() - first);
-            let tile = &mut data[first * self.blocks..(first + stride) * self.blocks];
+        let mut data = Vec::with_capacity(rows.len() * self.blocks);
+        for tile in rows.chunks(TILE) {
+            let sources: Vec<_> = tile.iter().map(|&from| self.rows_from(from as usize)).collect();
             for block in 0..self.blocks {
-                tile[stride * block + to % TILE] = source.blocks::<1>(block)[0];
+                data.extend(sources.iter().map(|source| source.blocks::<1>(block)[0]));
             }
         }
         Self { rows: rows.len(), blocks: self.blocks, data }
@@ -254,3 +301,56 @@ fn quantize_block<L: Lanes>(lanes: L, x: &[f32; BLOCK], out: &mut QuantizedBlock
     let high: i32 = integers[LANES..].iter().sum();
     (out.scale, out.whole, out.halves) = (scale, sums(low + high), [sums(low), sums(high)]);
 }
+
+/// Makes the fine part of the rows of one tile.
+struct RefineTile<'a> {
+    rows: &'a [f32],
+    columns: usize,
+    quantized: &'a [QuantizedBlock],
+    out: &'a mut [FineBlock],
+}
+
+impl Kernel for RefineTile<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let stride = self.rows.len() / self.columns;
+        for (index, row) in self.rows.chunks_exact(self.columns).enumerate() {
+            let (blocks, _) = row.as_chunks::<BLOCK>();
+            for (block, x) in blocks.iter().enumerate() {
+                let place = stride * block + index;
+                refine_block(lanes, x, &self.quantized[place], &mut self.out[place]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn refine_block<L: Lanes>(lanes: L, x: &[f32; BLOCK], block: &QuantizedBlock, out: &mut FineBlock) {
+    *out = FineBlock { sums: block.whole, ..FineBlock::ZERO };
+    // Blocks taken for zero, and poisoned ones, have nothing left over.
+    if block.scale.is_nan() || block.scale == 0.0 {
+        out.sums.negated = 0;
+        return;
+    }
+    let (step, inverse) = (lanes.splat(-block.scale), lanes.splat(1.0 / block.scale));
+    let (halves, _) = x.as_chunks::<LANES>();
+    let mut fine = [0; BLOCK];
+    let (parts, _) = fine.as_chunks_mut::<LANES>();
+    for half in 0..2 {
+        let integers: [f32; LANES] = std::array::from_fn(|l| f32::from(block.row.integer[LANES * half + l]));
+        let left = lanes.fma(step, lanes.load(&integers), lanes.load(&halves[half]));
+        let parts_of_256 = lanes.round(lanes.mul(lanes.mul(left, inverse), lanes.splat(256.0)));
+        lanes.store_int(lanes.to_int(lanes.min(parts_of_256, lanes.splat(127.0))), &mut parts[half]);
+    }
+    for k in 0..BLOCK {
+        out.plane[k] = fine[k].max(-128) as i8;
+    }
+    let sum: i32 = out.plane.iter().map(|&part| i32::from(part)).sum();
+    let whole = (sum as f32).mul_add(FINE, -block.whole.negated as f32);
+    out.sums = Sums { negated: -sum, scaled: block.scale * whole };
+}
+
+/// The value of a fine part, in integers.
+pub(super) const FINE: f32 = 1.0 / 256.0;

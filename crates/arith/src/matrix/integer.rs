@@ -3,10 +3,10 @@
 //! The kernel knows how codes are stored and how columns go in steps, not the format: the scales of a panel are first
 //! spread into plain binary32, sixteen outputs a group. So formats share kernels, and rows share that work.
 
-use super::activations::{Quantized, QuantizedBlock, Sums, TileRows};
+use super::activations::{FINE, FineBlock, QuantizedBlock, Sums, TileRows, Tiled};
 use super::layout::{CodeLayout, LINES, ScaleLayout, Steps};
 use super::panels::Panels;
-use super::{Matrix, panel_count, rows_per_pass, store_outputs};
+use super::{Activations, Matrix, panel_count, rows_per_pass, store_outputs};
 use crate::cpu::Cpu;
 use crate::format::{BLOCK, Coded, CodedVisitor, Encoded, Row};
 use crate::lanes::{Kernel, LANES, LINE, Lanes};
@@ -69,10 +69,17 @@ fn pack_codes<F: Coded>(rows: &[Row<'_>], out: &mut [u8]) {
 }
 
 /// `weights` times `rows` into `out`.
-pub(super) fn multiply<F: Coded>(cpu: &Cpu, weights: &Matrix, rows: &Quantized, out: &mut [f32]) {
+pub(super) fn multiply<F: Coded>(
+    cpu: &Cpu,
+    weights: &Matrix,
+    activations: &Activations<'_>,
+    out: &mut [f32],
+) {
+    let rows = activations.quantized(cpu);
+    let fine = F::Steps::FINE.then(|| activations.fine(cpu));
     let wide = weights.format.wide();
     let groups = groups::<F>(weights.columns, wide);
-    let per_pass = rows_per_pass(rows.row_bytes());
+    let per_pass = rows_per_pass(rows.row_bytes() + fine.map_or(0, Tiled::row_bytes));
     // Whole pairs, so that only the last panel of the matrix can lack a partner.
     let piece = LANES * PANELS * cpu.panels_per_task(panel_count(weights.rows) / PANELS);
     for (pass, out) in out.chunks_mut(per_pass * weights.rows).enumerate() {
@@ -94,6 +101,7 @@ pub(super) fn multiply<F: Coded>(cpu: &Cpu, weights: &Matrix, rows: &Quantized, 
                     levels: F::LEVELS.unwrap_or(&[0; 16]),
                     zero_bits: F::ZERO_BITS,
                     rows,
+                    fine,
                     first_row: pass * per_pass,
                     out: &mut out,
                     first_output: first,
@@ -147,7 +155,9 @@ struct Product<'a, 'o, C, T> {
     wide: u32,
     levels: &'a [u8; 16],
     zero_bits: u32,
-    rows: &'a Quantized,
+    rows: &'a Tiled<QuantizedBlock>,
+    /// Where `T::FINE`.
+    fine: Option<&'a Tiled<FineBlock>>,
     /// The row that `out` starts with.
     first_row: usize,
     out: &'a mut Columns<'o, f32>,
@@ -198,7 +208,7 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
     #[inline(always)]
     fn tiles<L: Lanes, const P: usize, const R: usize>(&mut self, lanes: L, panel: usize, row: &mut usize) {
         while *row + R <= self.out.rows() {
-            let sums = self.tile::<L, P, R>(lanes, panel, self.rows.rows_from(self.first_row + *row));
+            let sums = self.tile::<L, P, R>(lanes, panel, self.first_row + *row);
             for r in 0..R {
                 let out = &mut self.out.row(*row + r)[self.first_output..];
                 for p in 0..P {
@@ -210,26 +220,36 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
         }
     }
 
-    /// The sixteen outputs of `P` panels from `panel` on, for `R` rows.
+    /// The sixteen outputs of `P` panels from `panel` on, for `R` rows from `row` on.
     #[inline(always)]
     fn tile<L: Lanes, const P: usize, const R: usize>(
         &self,
         lanes: L,
         panel: usize,
-        rows: TileRows<'_>,
+        row: usize,
     ) -> [[L::Float; P]; R] {
+        let rows = self.rows.rows_from(row);
+        let fine = if T::FINE { self.fine.map(|fine| fine.rows_from(row)) } else { None };
         let panels: &[Panel<'_>; P] = self.panels[panel..panel + P].try_into().expect("a slice of P panels");
         let mut sums = [[lanes.splat(0.0); P]; R];
         for block in 0..panels[0].codes.len() / C::BYTES {
             let rows = rows.blocks::<R>(block);
+            let fine = fine.map(
+                #[inline(always)]
+                |fine: TileRows<'_, FineBlock>| fine.blocks::<R>(block),
+            );
             for part in 0..T::PER_BLOCK {
-                let dots = self.exact_sums(lanes, panels, block, part, rows);
+                let mut products = self.exact_sums(lanes, panels, block, part, rows);
+                if let Some(fine) = fine {
+                    self.add_fine_sums(lanes, panels, block, fine, &mut products);
+                }
                 let group = (T::PER_BLOCK * block + part) >> self.wide;
                 for p in 0..P {
                     let scale = if T::OFFSETS {
                         let offset = lanes.load(&panels[p].scales[2 * group + 1]);
                         for r in 0..R {
-                            let scaled = lanes.splat(step_sums::<T>(&rows[r], part).scaled);
+                            let step = step_sums::<T>(&rows[r], part);
+                            let scaled = lanes.splat(fine.map_or(step, |fine| &fine[r].sums).scaled);
                             sums[r][p] = lanes.fma(offset, scaled, sums[r][p]);
                         }
                         lanes.load(&panels[p].scales[2 * group])
@@ -237,9 +257,8 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
                         lanes.load(&panels[p].scales[group])
                     };
                     for r in 0..R {
-                        let product = lanes.to_float(lanes.dot_finish(dots[r][p]));
                         let value = lanes.mul(scale, lanes.splat(rows[r].scale));
-                        sums[r][p] = lanes.fma(product, value, sums[r][p]);
+                        sums[r][p] = lanes.fma(products[r][p], value, sums[r][p]);
                     }
                 }
             }
@@ -256,7 +275,7 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
         block: usize,
         part: usize,
         rows: &[QuantizedBlock; R],
-    ) -> [[L::Dot; P]; R] {
+    ) -> [[L::Float; P]; R] {
         let mut dots = [[lanes.dot_zero(); P]; R];
         if !T::OFFSETS {
             for r in 0..R {
@@ -273,7 +292,49 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
                 }
             }
         }
-        dots
+        dots.map(
+            #[inline(always)]
+            |dots| {
+                dots.map(
+                    #[inline(always)]
+                    |dot| lanes.to_float(lanes.dot_finish(dot)),
+                )
+            },
+        )
+    }
+
+    /// Adds the fine part of `S - z X` of a block. A pass of its own over the codes, so that the exact sums of both
+    /// parts need not lie in registers at once.
+    #[inline(always)]
+    fn add_fine_sums<L: Lanes, const P: usize, const R: usize>(
+        &self,
+        lanes: L,
+        panels: &[Panel<'_>; P],
+        block: usize,
+        fine: &[FineBlock; R],
+        products: &mut [[L::Float; P]; R],
+    ) {
+        let mut dots = [[lanes.dot_zero(); P]; R];
+        if !T::OFFSETS {
+            for r in 0..R {
+                dots[r] = [lanes.dot_start(fine[r].sums.negated, self.zero_bits); P];
+            }
+        }
+        for line in 0..LINES {
+            for p in 0..P {
+                let codes = &panels[p].codes[C::BYTES * block..C::BYTES * (block + 1)];
+                let codes = C::line(lanes, codes, line, self.levels);
+                for r in 0..R {
+                    dots[r][p] = lanes.dot_byte_line(dots[r][p], codes, &fine[r].plane, line);
+                }
+            }
+        }
+        for r in 0..R {
+            for p in 0..P {
+                let sum = lanes.to_float(lanes.dot_finish(dots[r][p]));
+                products[r][p] = lanes.fma(sum, lanes.splat(FINE), products[r][p]);
+            }
+        }
     }
 }
 

@@ -225,12 +225,18 @@ pub(crate) trait Steps {
     const PER_BLOCK: usize = BLOCK / Self::COLUMNS;
     /// Whether groups have offsets.
     const OFFSETS: bool;
+    /// Whether rows bring their fine part along. Only with steps of 32 columns.
+    const FINE: bool = false;
 }
 
 /// Steps of 32 columns.
 pub(crate) struct Whole;
 /// Steps of 32 columns with offsets.
 pub(crate) struct WholeWithOffset;
+/// Steps of 32 columns, rows with their fine part.
+pub(crate) struct FineWhole;
+/// Steps of 32 columns with offsets, rows with their fine part.
+pub(crate) struct FineWholeWithOffset;
 /// Steps of 16 columns.
 pub(crate) struct Halves;
 /// Steps of 16 columns with offsets.
@@ -244,6 +250,18 @@ impl Steps for Whole {
 impl Steps for WholeWithOffset {
     const COLUMNS: usize = 32;
     const OFFSETS: bool = true;
+}
+
+impl Steps for FineWhole {
+    const COLUMNS: usize = 32;
+    const OFFSETS: bool = false;
+    const FINE: bool = true;
+}
+
+impl Steps for FineWholeWithOffset {
+    const COLUMNS: usize = 32;
+    const OFFSETS: bool = true;
+    const FINE: bool = true;
 }
 
 impl Steps for Halves {

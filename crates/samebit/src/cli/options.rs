@@ -82,19 +82,19 @@ pub(crate) struct ModelOptions {
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArguments {
     /// 0 always takes the most probable token; above 0 tokens are drawn at this temperature
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(crate) temperature: f64,
     /// Draw among the K most probable tokens only; 0 is no limit
-    #[arg(long, value_name = "K", default_value_t = 0)]
+    #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) top_k: usize,
     /// Draw among the most probable tokens that together have probability P
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) top_p: f64,
     /// Never draw a token that is less than P times as probable as the best one
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(crate) min_p: f64,
     /// Seed of the draws [default: derived from the prompt, so that the same prompt gets the same answer]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
 }
 

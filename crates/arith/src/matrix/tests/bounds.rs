@@ -18,7 +18,8 @@ struct Magnitudes<'a> {
 }
 
 impl CodedVisitor for Magnitudes<'_> {
-    type Output = (Vec<f64>, usize);
+    /// And how far a row's entry may be off, in integers.
+    type Output = (Vec<f64>, usize, f64);
 
     fn visit<F: Coded>(self) -> Self::Output {
         let mut magnitudes = Vec::new();
@@ -34,7 +35,8 @@ impl CodedVisitor for Magnitudes<'_> {
             });
         }
         let fused = if F::Steps::OFFSETS { 2 } else { 1 };
-        (magnitudes, fused * self.columns / F::Steps::COLUMNS)
+        let row_error = if F::Steps::FINE { 0.008 } else { 0.504 };
+        (magnitudes, fused * self.columns / F::Steps::COLUMNS, row_error)
     }
 }
 
@@ -47,13 +49,13 @@ fn bound(weights: &Encoded<'_>, output: usize, values: &[f64], x: &[f32]) -> f64
         return 1.01 * roundings * UNIT * terms;
     }
     let visitor = Magnitudes { row: weights.row(output), columns };
-    let (magnitudes, steps) = weights.format().visit_coded(visitor).unwrap();
+    let (magnitudes, steps, row_error) = weights.format().visit_coded(visitor).unwrap();
     let mut bound = 0.0;
     for (block, x) in x.chunks(BLOCK).enumerate() {
         let amax = x.iter().fold(0.0, |max: f64, x| max.max(f64::from(x.abs())));
         for (k, x) in x.iter().enumerate() {
             let column = BLOCK * block + k;
-            bound += 0.504 * amax / 32639.0 * values[column].abs();
+            bound += row_error * amax / 32639.0 * values[column].abs();
             bound += 3.0 * (steps + 2) as f64 * UNIT * magnitudes[column] * f64::from(x.abs());
         }
     }
