@@ -119,7 +119,7 @@ impl TensorFile {
         let invalid = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
         let place = self.tensors.get_mut(index).ok_or_else(|| invalid("there is no such tensor"))?;
         let columns = place.tensor.columns;
-        if place.tensor.element != element || columns == 0 || count % columns != 0 {
+        if place.tensor.element != element || columns == 0 || !count.is_multiple_of(columns) {
             return Err(invalid("the values are no rows of the tensor"));
         }
         let rows = count / columns;

@@ -183,41 +183,41 @@ fn llama_copy() -> tempfile::TempDir {
 }
 
 /// Spoils one file of the copy and expects the refusal to name it and these words.
-fn spoiled(name: &str, spoil: impl Fn(Vec<u8>) -> Vec<u8>, words: &[&str]) {
+fn spoiled(name: &str, spoil: impl Fn(&[u8]) -> Vec<u8>, words: &[&str]) {
     let folder = llama_copy();
     let path = folder.path().join(name);
-    fs::write(&path, spoil(fs::read(&path).unwrap())).unwrap();
+    fs::write(&path, spoil(&fs::read(&path).unwrap())).unwrap();
     refused(folder.path(), words);
 }
 
 #[test]
 fn damaged_safetensors_files() {
     let name = "model.safetensors";
-    let with_length = |length: u64| move |bytes: Vec<u8>| [&length.to_le_bytes()[..], &bytes[8..]].concat();
+    let with_length = |length: u64| move |bytes: &[u8]| [&length.to_le_bytes()[..], &bytes[8..]].concat();
     spoiled(name, |_| Vec::new(), &[name, "0 bytes"]);
     spoiled(name, |bytes| bytes[..5].to_vec(), &[name, "5 bytes"]);
     spoiled(name, with_length(u64::MAX), &[name, "header length"]);
     spoiled(name, with_length(1 << 40), &[name, "header length"]);
     spoiled(name, |bytes| [&bytes[..8], b"#", &bytes[9..]].concat(), &[name, "header"]);
     spoiled(name, |bytes| bytes[..bytes.len() - 1].to_vec(), &[name]);
-    spoiled(name, |bytes| [&bytes[..], b"more"].concat(), &[name]);
-    spoiled(name, |bytes| replaced(&bytes, b"\"BF16\"", b"\"BF61\""), &[name, "BF61"]);
+    spoiled(name, |bytes| [bytes, b"more"].concat(), &[name]);
+    spoiled(name, |bytes| replaced(bytes, b"\"BF16\"", b"\"BF61\""), &[name, "BF61"]);
     // The second tensor is described as lying where the first does: an overlap and a gap.
     spoiled(name, overlapping, &[name, "overlap"]);
     spoiled(name, twice, &[name, "twice"]);
 }
 
 /// Makes two tensors of equal size share a place.
-fn overlapping(bytes: Vec<u8>) -> Vec<u8> {
-    let (mut header, data) = header_of(&bytes);
+fn overlapping(bytes: &[u8]) -> Vec<u8> {
+    let (mut header, data) = header_of(bytes);
     let key = header["model.layers.0.self_attn.k_proj.weight"]["data_offsets"].clone();
     header["model.layers.0.self_attn.v_proj.weight"]["data_offsets"] = key;
     with_header(&header.to_string(), data)
 }
 
 /// Describes a tensor a second time.
-fn twice(bytes: Vec<u8>) -> Vec<u8> {
-    let (header, data) = header_of(&bytes);
+fn twice(bytes: &[u8]) -> Vec<u8> {
+    let (header, data) = header_of(bytes);
     let norm = format!("\"model.norm.weight\":{}", header["model.norm.weight"]);
     let header = header.to_string();
     with_header(&header.replacen('{', &format!("{{{norm},"), 1), data)
@@ -236,7 +236,7 @@ fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
 fn folders_of_no_model() {
     let name = "config.json";
     let edit = |find: &'static str, replacement: &'static str| {
-        move |bytes: Vec<u8>| replaced(&bytes, find.as_bytes(), replacement.as_bytes())
+        move |bytes: &[u8]| replaced(bytes, find.as_bytes(), replacement.as_bytes())
     };
     spoiled(name, |_| Vec::new(), &[name]);
     spoiled(name, |bytes| bytes[..bytes.len() / 2].to_vec(), &[name, "JSON"]);

@@ -35,14 +35,19 @@ macro_rules! simd {
     }};
 }
 
-/// One operation on each register of its operands.
+/// One operation on each register of its operands, written out: a closure would not always be inlined into code that
+/// has the instructions.
 macro_rules! each {
-    ($n:literal, |$h:ident| $body:expr) => {
-        simd!(std::array::from_fn::<_, $n, _>(
-            #[inline(always)]
-            |$h| $body
-        ))
+    (2, |$h:ident| $body:expr) => {
+        simd!([each!(@ $h, 0, $body), each!(@ $h, 1, $body)])
     };
+    (4, |$h:ident| $body:expr) => {
+        simd!([each!(@ $h, 0, $body), each!(@ $h, 1, $body), each!(@ $h, 2, $body), each!(@ $h, 3, $body)])
+    };
+    (@ $h:ident, $index:literal, $body:expr) => {{
+        let $h: usize = $index;
+        $body
+    }};
 }
 
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;

@@ -39,6 +39,29 @@ const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 /// `2^52 + 2^51`: adding it to a small integral f64 leaves that integer in the low bits.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 
+/// `2^n`.
+#[inline(always)]
+fn pow2_half(n: __m512d) -> __m512d {
+    simd!({
+        let integer = _mm512_castpd_si512(_mm512_add_pd(n, _mm512_set1_pd(MAGIC + 1023.0)));
+        _mm512_castsi512_pd(_mm512_slli_epi64::<52>(integer))
+    })
+}
+
+/// Exponent and mantissa.
+#[inline(always)]
+fn split_half(x: __m512d) -> (__m512d, __m512d) {
+    simd!({
+        let bits = _mm512_castpd_si512(x);
+        let biased = _mm512_cvtepi64_pd(_mm512_srli_epi64::<52>(bits));
+        let fraction = _mm512_and_si512(bits, _mm512_set1_epi64(MANTISSA_BITS as i64));
+        (
+            _mm512_sub_pd(biased, _mm512_set1_pd(1023.0)),
+            _mm512_castsi512_pd(_mm512_or_si512(fraction, _mm512_set1_epi64(ONE_BITS as i64))),
+        )
+    })
+}
+
 /// The four bytes of a plane that meet line `line`.
 #[inline(always)]
 fn four_bytes(plane: &[i8; 32], line: usize) -> i32 {
@@ -222,25 +245,12 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn pow2_double(self, n: Self::Double) -> Self::Double {
-        simd!([0, 1].map(|h| {
-            let integer = _mm512_castpd_si512(_mm512_add_pd(n[h], _mm512_set1_pd(MAGIC + 1023.0)));
-            _mm512_castsi512_pd(_mm512_slli_epi64::<52>(integer))
-        }))
+        [pow2_half(n[0]), pow2_half(n[1])]
     }
     #[inline(always)]
     fn split_double(self, x: Self::Double) -> (Self::Double, Self::Double) {
-        simd!({
-            let exponent = x.map(|x| {
-                let biased = _mm512_cvtepi64_pd(_mm512_srli_epi64::<52>(_mm512_castpd_si512(x)));
-                _mm512_sub_pd(biased, _mm512_set1_pd(1023.0))
-            });
-            let mantissa = x.map(|x| {
-                let fraction =
-                    _mm512_and_si512(_mm512_castpd_si512(x), _mm512_set1_epi64(MANTISSA_BITS as i64));
-                _mm512_castsi512_pd(_mm512_or_si512(fraction, _mm512_set1_epi64(ONE_BITS as i64)))
-            });
-            (exponent, mantissa)
-        })
+        let ((e0, m0), (e1, m1)) = (split_half(x[0]), split_half(x[1]));
+        ([e0, e1], [m0, m1])
     }
 
     #[inline(always)]

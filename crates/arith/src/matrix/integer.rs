@@ -292,15 +292,13 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
                 }
             }
         }
-        dots.map(
-            #[inline(always)]
-            |dots| {
-                dots.map(
-                    #[inline(always)]
-                    |dot| lanes.to_float(lanes.dot_finish(dot)),
-                )
-            },
-        )
+        let mut sums = [[lanes.splat(0.0); P]; R];
+        for r in 0..R {
+            for p in 0..P {
+                sums[r][p] = lanes.to_float(lanes.dot_finish(dots[r][p]));
+            }
+        }
+        sums
     }
 
     /// Adds the fine part of `S - z X` of a block. A pass of its own over the codes, so that the exact sums of both
