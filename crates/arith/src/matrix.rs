@@ -95,10 +95,10 @@ impl Cpu {
         }
     }
 
-    /// Panels that one task takes: enough tasks to share them fairly, few enough not to notice the tasks.
+    /// Panels that one task takes: a task for each thread, since the pool would give a thread its tasks in one stretch
+    /// anyway.
     fn panels_per_task(&self, panels: usize) -> usize {
-        const TASKS_PER_THREAD: usize = 8;
-        (panels / (TASKS_PER_THREAD * self.threads())).max(1)
+        panels.div_ceil(self.threads()).max(1)
     }
 }
 

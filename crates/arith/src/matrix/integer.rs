@@ -95,7 +95,9 @@ pub(super) fn multiply<F: Coded>(
                 for (scales, (stored, _)) in scales.iter_mut().zip(stored) {
                     cpu.isa().run(Spread::<F::Scales, F::Steps> { stored, out: scales, layout: PhantomData });
                 }
+                let next = (out.first() + first) / LANES + PANELS;
                 cpu.isa().run(Product::<F::Layout, F::Steps> {
+                    next: weights.panels.panels(next, PANELS),
                     panels: std::array::from_fn(|p| Panel { scales: &scales[p], codes: stored[p].1 }),
                     wide,
                     levels: F::LEVELS.unwrap_or(&[0; 16]),
@@ -151,6 +153,8 @@ struct Panel<'a> {
 /// Two neighbouring panels times some rows.
 struct Product<'a, 'o, C, T> {
     panels: [Panel<'a>; PANELS],
+    /// The panels after these, to ask for while these are worked on.
+    next: &'a [u8],
     /// log2 of the steps of a group.
     wide: u32,
     levels: &'a [u8; 16],
@@ -231,8 +235,13 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
         let rows = self.rows.rows_from(row);
         let fine = if T::FINE { self.fine.map(|fine| fine.rows_from(row)) } else { None };
         let panels: &[Panel<'_>; P] = self.panels[panel..panel + P].try_into().expect("a slice of P panels");
+        let blocks = panels[0].codes.len() / C::BYTES;
+        let mut next = self.next_lines::<P>(panel, row).chunks(self.next.len() / LINE / blocks.max(1) + 1);
         let mut sums = [[lanes.splat(0.0); P]; R];
-        for block in 0..panels[0].codes.len() / C::BYTES {
+        for block in 0..blocks {
+            for line in next.next().unwrap_or(&[]) {
+                lanes.prefetch(line);
+            }
             let rows = rows.blocks::<R>(block);
             let fine = fine.map(
                 #[inline(always)]
@@ -264,6 +273,16 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
             }
         }
         sums
+    }
+
+    /// What to ask for of the next panels while `P` panels from `panel` on meet row `row`: everything once.
+    #[inline(always)]
+    fn next_lines<const P: usize>(&self, panel: usize, row: usize) -> &[[u8; LINE]] {
+        if row > self.first_row {
+            return &[];
+        }
+        let lines = self.next.as_chunks().0;
+        &lines[lines.len() * panel / PANELS..lines.len() * (panel + P) / PANELS]
     }
 
     /// `S - z X` of one step, for every row and panel.

@@ -210,9 +210,14 @@ pub(crate) struct TraceArguments {
     /// Ids that continue the prompt through the cache; each use of the flag is one continuation
     #[arg(long, value_name = "4,5", value_parser = str::parse::<TokenIds>)]
     pub(crate) decode: Vec<TokenIds>,
-    /// The seed that the weights were drawn with, where that is known; it is only written down
+    /// The seed that the weights were drawn with, where that is known; it is only written down [default: what the
+    /// record says]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// What a checkpoint cannot hold: a JSON file with `seed` and `rope_check_vector.values`, the vector that the
+    /// rotation check turns [default: expected.json beside the model's folder, if that is the record of a fixture]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
     /// The JSON file to write
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
