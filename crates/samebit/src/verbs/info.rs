@@ -62,9 +62,22 @@ impl Report<'_> {
         }
     }
 
+    /// Tensors and bytes by format, most bytes first: the model's formats, or those of the files where the model is
+    /// refused.
     fn formats(&self) -> Vec<(String, usize, u64)> {
-        let totals = self.checkpoint.type_totals();
-        totals.into_iter().map(|(dtype, count, bytes)| (dtype.to_string(), count, bytes)).collect()
+        let Some(plan) = self.plan else {
+            let totals = self.checkpoint.type_totals();
+            return totals.into_iter().map(|(dtype, count, bytes)| (dtype.to_string(), count, bytes)).collect();
+        };
+        let mut totals: Vec<(String, usize, u64)> = Vec::new();
+        for tensor in &plan.tensors {
+            match totals.iter_mut().find(|(format, ..)| *format == tensor.format) {
+                Some((_, count, bytes)) => (*count, *bytes) = (*count + 1, *bytes + tensor.bytes as u64),
+                None => totals.push((tensor.format.clone(), 1, tensor.bytes as u64)),
+            }
+        }
+        totals.sort_by_key(|&(_, _, bytes)| std::cmp::Reverse(bytes));
+        totals
     }
 
     fn as_json(&self, refusal: Option<&str>) -> Value {
@@ -144,7 +157,7 @@ impl Report<'_> {
         }
         text += "stored as\n";
         for (format, count, bytes) in self.formats() {
-            text += &format!("  {format:8} {count:5} tensors  {:>10}\n", size(bytes));
+            text += &format!("  {format:20} {count:5} tensors  {:>10}\n", size(bytes));
         }
         for pin in self.pins.unwrap_or_default() {
             text += &format!("sha256 {}  {}  {} bytes\n", pin.sha256, pin.file, pin.bytes);
