@@ -61,7 +61,7 @@ impl ModelError {
         Self::Field {
             file: file.to_path_buf(),
             field: field.to_owned(),
-            found: found.to_string(),
+            found: shortened(found.to_string()),
             expected: expected.to_string(),
         }
     }
@@ -79,9 +79,18 @@ impl ModelError {
         Self::Unsupported {
             file: file.to_path_buf(),
             field: field.to_owned(),
-            found: found.to_string(),
+            found: shortened(found.to_string()),
             supported: supported.to_string(),
         }
+    }
+}
+
+/// A value out of a file, cut where it would flood the message.
+fn shortened(text: String) -> String {
+    const LONGEST: usize = 200;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 

@@ -113,7 +113,7 @@ impl Model {
         let embedding = Embedding::new(
             checkpoint,
             blueprint.names().embedding_weight(),
-            info.hidden,
+            [info.vocabulary, info.hidden],
             blueprint.ends().embedding_scale,
         );
         let identities = KvType::ALL.into_iter().map(|kv| Arc::new(identity_of(&info, kv))).collect();

@@ -163,6 +163,17 @@ impl<'a> Weights<'a> {
         }
     }
 
+    /// A vector of finite numbers above zero. Only loading sees the numbers.
+    pub(crate) fn positive_vector(&mut self, name: &str, length: usize) -> Result<Vec<f32>, ModelError> {
+        let values = self.vector(name, length)?;
+        if let Some(index) = values.iter().position(|value| !(value.is_finite() && *value > 0.0)) {
+            let file = self.checkpoint.tensor(name)?.file();
+            let (found, place) = (values[index], format!("tensor {name}, element {index}"));
+            return Err(ModelError::field(file, &place, found, "a finite number above 0"));
+        }
+        Ok(values)
+    }
+
     /// Checks a vector by its header.
     fn check_vector(&self, name: &str, length: usize) -> Result<(), CheckpointError> {
         let tensor = self.checkpoint.tensor(name)?;

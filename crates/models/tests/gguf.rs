@@ -213,6 +213,23 @@ fn llama_has_rope_divisors_and_biases() {
 }
 
 #[test]
+fn rope_divisors_that_divide_by_nothing_are_refused() {
+    for wrong in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        let mut rope_divisors = vec![1.0; 12];
+        rope_divisors[5] = wrong;
+        let values = sizes([96, 256, 3, 6, 2, 24, 256], 1e-5, 10_000.0);
+        let conversion = Conversion { rope_divisors, ..Conversion::of("llama", values) };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.gguf");
+        conversion.write(&Checkpoint::open(fixture("llama").join("model")).unwrap(), &path);
+        let checkpoint = std::sync::Arc::new(Checkpoint::open(&path).unwrap());
+        let error = Model::load(checkpoint, &cpu(1), &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("tensor rope_freqs.weight, element 5"), "{error}");
+        assert!(error.contains("model.gguf") && error.contains("above 0"), "{error}");
+    }
+}
+
+#[test]
 fn qwen2_and_qwen3_have_halves() {
     check("qwen2", &Conversion::of("qwen2", sizes([64, 160, 3, 4, 2, 16, 256], 1e-6, 1e6)));
     check("qwen3", &Conversion::of("qwen3", sizes([64, 192, 4, 4, 2, 32, 256], 1e-6, 1e6)));

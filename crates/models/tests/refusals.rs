@@ -78,6 +78,9 @@ fn fields_that_are_wrong_are_named() {
         ("llama", "head_dim", json!(25), &["head_dim", "25", "even"]),
         ("llama", "head_dim", json!(2_000_000_000), &["head_dim"]),
         ("llama", "rms_norm_eps", json!(-1e-6), &["rms_norm_eps", "above 0"]),
+        ("llama", "rms_norm_eps", json!(1e300), &["rms_norm_eps", "1e300", "a number from"]),
+        ("llama", "rms_norm_eps", json!(1e-300), &["rms_norm_eps", "1e-300", "a number from"]),
+        ("llama", "model_type", json!("x".repeat(9000)), &["model_type", "…"]),
         ("llama", "rms_norm_eps", removed(), &["rms_norm_eps"]),
         ("llama", "hidden_act", json!("relu"), &["hidden_act", "\"relu\"", "silu"]),
         ("llama", "rope_theta", json!(0.5), &["rope_theta", "0.5"]),
@@ -146,6 +149,22 @@ fn fields_that_are_wrong_are_named() {
         &[("model_type", removed()), ("architectures", removed())],
         &["model_type", "qwen3_moe"],
     );
+}
+
+/// A module's map entry may lag behind how it is stored, where the shapes leave no doubt: then the shapes count, for the
+/// embedding as for every other matrix.
+#[test]
+fn shapes_decide_for_the_embedding_too() {
+    let map = json!({"group_size": 32, "bits": 8, "mode": "affine"});
+    let folder = changed("mlx-llama-b4g32", &[("quantization", map.clone()), ("quantization_config", map)]);
+    let run = |folder: &Path| {
+        let checkpoint = Arc::new(Checkpoint::open(folder).unwrap());
+        let model = Model::load(checkpoint, &cpu(2), &mut |_| {}).unwrap();
+        let mut state = model.new_state(KvType::F32);
+        let span = Span { state: &mut state, tokens: &[TokenId(1), TokenId(7)], logits: LogitRows::Last };
+        model.forward(&cpu(2), &mut [span], Taps::default()).unwrap().logits
+    };
+    assert_eq!(run(folder.path()), run(&fixture("mlx-llama-b4g32").join("model")));
 }
 
 #[test]

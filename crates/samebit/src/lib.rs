@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
     match verbs::run(cli::Cli::parse().verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            terminal::message(failure);
             ExitCode::from(failure::EXIT_CODE)
         }
     }

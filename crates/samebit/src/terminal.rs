@@ -33,6 +33,11 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Prints a message on standard error. That nobody can read it there changes nothing.
+pub(crate) fn message(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

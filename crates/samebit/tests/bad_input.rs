@@ -267,6 +267,55 @@ fn folders_of_no_model() {
     refused(&file(folder.path(), "notes.txt", b"hello"), &["neither a .gguf nor a .safetensors file"]);
 }
 
+/// Results never replace the model they come from, under whatever name it is reached.
+#[test]
+fn outputs_do_not_replace_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = tiny_gguf().to_bytes().unwrap();
+    let model = file(folder.path(), "model.gguf", &bytes);
+    let roundabout = folder.path().join(".").join("model.gguf");
+    for verb in ["logits", "trace"] {
+        for out in [&model, &roundabout] {
+            let error = fail(&[verb, text(&model), "--ids", "1,2", "--out", text(out)]);
+            assert!(error.contains("model.gguf") && error.contains("of the model itself"), "{error}");
+        }
+    }
+    assert_eq!(fs::read(&model).unwrap(), bytes);
+    let copy = llama_copy();
+    for name in ["config.json", "model.safetensors"] {
+        let out = copy.path().join(name);
+        let error = fail(&["logits", text(copy.path()), "--ids", "1,2", "--out", text(&out)]);
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+/// A device that never ends is read up to a limit, before any model is loaded.
+#[test]
+#[cfg(target_os = "linux")]
+fn texts_without_an_end() {
+    let model = fixture("llama").join("model");
+    let error = fail(&["perplexity", text(&model), "--text", "/dev/zero"]);
+    assert!(error.contains("/dev/zero") && error.contains("longer than"), "{error}");
+}
+
+/// A file on disk needs neither a home nor a cache, and a full standard error is no panic.
+#[test]
+#[cfg(target_os = "linux")]
+fn homeless_and_unheard() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = file(folder.path(), "model.gguf", &tiny_gguf().to_bytes().unwrap());
+    let program = || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_samebit"));
+        command.env_remove("HOME").env_remove("XDG_CACHE_HOME");
+        command
+    };
+    let output = program().args(["info", text(&model), "--hash"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = program().args(["info", "missing.gguf"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
+
 #[test]
 fn ids_out_of_range() {
     let model = fixture("llama/model");

@@ -240,8 +240,8 @@ fn malformed_templates_name_the_line() {
     template_refused("{{ 'a' ", &["malformed", "line 1"]);
     template_refused("{% for m in messages %}", &["malformed"]);
     template_refused("{% magic %}", &["malformed", "magic"]);
-    template_refused(&"{% if true %}".repeat(100_000), &["malformed"]);
-    template_refused(&format!("{{{{ {}1 }}}}", "(".repeat(100_000)), &["malformed"]);
+    template_refused(&"{% if true %}".repeat(9_000), &["malformed"]);
+    template_refused(&format!("{{{{ {}1 }}}}", "(".repeat(9_000)), &["malformed"]);
 }
 
 #[test]
@@ -271,6 +271,29 @@ fn templates_that_do_not_end_or_grow_without_bound_are_stopped() {
         long,
     );
     template_refused("{{ 'a' * 99999999999 }}", &["test.jinja"]);
+    template_refused("{{ '{:>99999999999}'.format(1) }}", &["width"]);
+}
+
+#[test]
+fn chains_and_nests_do_not_exhaust_the_stack() {
+    for link in ["1+", "not ", "-", "2**", "'a'~", "1 and ", "1 if 1 else "] {
+        let expression = format!("{{{{ {}1 }}}}", link.repeat((120 << 10) / link.len()));
+        // Whether the value can be computed does not matter here.
+        let _ = render(&expression, &[]);
+    }
+    let _ = render(&format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(10_000)), &[]);
+    template_refused(&"x".repeat(1 << 20), &["test.jinja", "1048576 bytes", "at most 131072"]);
+    let nest = "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(99999) %}{% set n.a = [n.a] %}\
+                {% set n.b = [n.b] %}{% endfor %}{{ n.a == n.b }}";
+    let _ = render(nest, &[json!({"role": "user", "content": "hi"})]);
+}
+
+#[test]
+fn values_of_exponential_size_are_stopped() {
+    let tree = "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set n.a = [n.a, n.a] %}\
+                {% set n.b = [n.b, n.b] %}{% endfor %}";
+    template_refused(&format!("{tree}{{{{ n.a }}}}"), &["test.jinja"]);
+    template_refused(&format!("{tree}{{{{ n.a == n.b }}}}"), &["test.jinja", "seconds"]);
 }
 
 #[test]

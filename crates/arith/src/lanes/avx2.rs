@@ -64,8 +64,11 @@ impl Avx2 {
         // 16-bit products of pairs cannot overflow: |code * integer| * 2 <= 2 * 255 * 32639 < 2^31.
         each!(4, |r| {
             let half = codes[r / 2];
-            let bytes =
-                if r % 2 == 0 { _mm256_castsi256_si128(half) } else { _mm256_extracti128_si256::<1>(half) };
+            let bytes = if r.is_multiple_of(2) {
+                _mm256_castsi256_si128(half)
+            } else {
+                _mm256_extracti128_si256::<1>(half)
+            };
             let products = _mm256_madd_epi16(_mm256_cvtepu8_epi16(bytes), _mm256_set1_epi64x(four));
             _mm256_add_epi32(dot[r], products)
         })
@@ -171,7 +174,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn prefetch<T>(self, x: &T) {
-        simd!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()))
+        simd!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()));
     }
 
     #[inline(always)]

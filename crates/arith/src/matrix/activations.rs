@@ -187,19 +187,16 @@ impl Tiled<QuantizedBlock> {
     }
 }
 
+/// Work on one tile: its first block's place among all, its rows, its blocks.
+type TileTask<'a, B> = dyn Fn(usize, &[f32], &mut [B]) + Sync + 'a;
+
 impl<B: Copy + Send> Tiled<B> {
     fn filled(block: B, rows: usize, blocks: usize) -> Self {
         Self { rows, blocks, data: vec![block; rows * blocks] }
     }
 
     /// Calls `task(first block, rows, blocks)` for every tile, on all threads.
-    fn each_tile(
-        &mut self,
-        cpu: &Cpu,
-        rows: &[f32],
-        columns: usize,
-        task: &(dyn Fn(usize, &[f32], &mut [B]) + Sync),
-    ) {
+    fn each_tile(&mut self, cpu: &Cpu, rows: &[f32], columns: usize, task: &TileTask<'_, B>) {
         let (tile, piece) = (TILE * columns, TILE * self.blocks.max(1));
         cpu.pool().run_pieces(&mut self.data, piece, &|index, out| {
             task(index * piece, &rows[index * tile..(index * tile + tile).min(rows.len())], out);

@@ -81,7 +81,7 @@ pub(super) fn multiply<F: Coded>(
     let groups = groups::<F>(weights.columns, wide);
     let per_pass = rows_per_pass(rows.row_bytes() + fine.map_or(0, Tiled::row_bytes));
     // Whole pairs, so that only the last panel of the matrix can lack a partner.
-    let piece = LANES * PANELS * cpu.panels_per_task(panel_count(weights.rows) / PANELS);
+    let piece = LANES * PANELS * cpu.panels_per_task(panel_count(weights.rows).div_ceil(PANELS));
     for (pass, out) in out.chunks_mut(per_pass * weights.rows).enumerate() {
         cpu.pool().run_columns(out, weights.rows, piece, &|_, mut out| {
             let spread = groups * if F::Steps::OFFSETS { 2 } else { 1 };

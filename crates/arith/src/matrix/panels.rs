@@ -78,7 +78,8 @@ impl Chunk {
         let refuse = || -> ! {
             handle_alloc_error(Layout::from_size_align(bytes, LINE).unwrap_or(Layout::new::<u8>()))
         };
-        let Some(size) = bytes.checked_next_multiple_of(HUGE_PAGE).and_then(|size| size.checked_add(HUGE_PAGE))
+        let Some(size) =
+            bytes.checked_next_multiple_of(HUGE_PAGE).and_then(|size| size.checked_add(HUGE_PAGE))
         else {
             refuse()
         };

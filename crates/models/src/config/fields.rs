@@ -140,6 +140,18 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A number above zero that arithmetic in binary32 can hold, if the key is there.
+    pub(crate) fn positive_single(&self, key: &str) -> Result<Option<f32>, ModelError> {
+        let Some(number) = self.positive(key)? else { return Ok(None) };
+        let single = number as f32;
+        if single.is_normal() {
+            Ok(Some(single))
+        } else {
+            let expected = format!("a number from {:e} to {:e}", f32::MIN_POSITIVE, f32::MAX);
+            Err(self.refuse(key, format!("{number:e}"), expected))
+        }
+    }
+
     /// The error that a key has a value which cannot be.
     pub(crate) fn refuse(&self, key: &str, found: impl ToString, expected: impl ToString) -> ModelError {
         ModelError::field(self.file(), &self.place(key), found, expected)

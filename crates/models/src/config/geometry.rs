@@ -121,10 +121,15 @@ impl Geometry {
             let expected = format!("at most {stored_tensors}, the number of tensors in the checkpoint");
             return Err(fields.refuse(keys.layers, layers, expected));
         }
-        let epsilon = match (fields.positive(keys.epsilon)?, defaults.epsilon) {
-            (Some(epsilon), _) | (None, Some(epsilon)) => epsilon as f32,
+        let epsilon = match (fields.positive_single(keys.epsilon)?, defaults.epsilon) {
+            (Some(epsilon), _) => epsilon,
+            (None, Some(epsilon)) => epsilon as f32,
             (None, None) => return Err(fields.refuse(keys.epsilon, "nothing", "a number above 0")),
         };
+        if fields.is_gguf() && defaults.vocabulary.is_none() {
+            let expected = "the tensor token_embd.weight, with a row for each token";
+            return Err(ModelError::field(fields.file(), "tensors", "no token embedding", expected));
+        }
         Ok(Self {
             vocabulary: size(keys.vocabulary, defaults.vocabulary)?,
             hidden,

@@ -92,7 +92,7 @@ fn from_folder(fields: &Fields<'_>, description: &Description<'_>) -> Result<Gem
         local_rope,
         windows: windows(fields, geometry.layers, Some(window), |layer| (layer + 1) % pattern != 0)?,
         scale: (1.0 / query_scalar.sqrt()) as f32,
-        logit_soft_cap: fields.positive("final_logit_softcapping")?.map(|cap| cap as f32),
+        logit_soft_cap: fields.positive_single("final_logit_softcapping")?,
         activation: activation(fields, &["hidden_activation", "hidden_act"], Activation::GeluTanh)?,
         geometry,
     })
@@ -146,7 +146,7 @@ fn from_gguf(fields: &Fields<'_>, description: &Description<'_>) -> Result<Gemma
         local_rope: RopeConfig::plain(&geometry, local_base),
         windows: windows(fields, geometry.layers, Some(window), |layer| (layer + 1) % pattern != 0)?,
         scale: (1.0 / query_scalar.sqrt()) as f32,
-        logit_soft_cap: fields.positive("final_logit_softcapping")?.map(|cap| cap as f32),
+        logit_soft_cap: fields.positive_single("final_logit_softcapping")?,
         activation: Activation::GeluTanh,
         geometry,
     })

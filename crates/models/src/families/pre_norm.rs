@@ -94,7 +94,7 @@ impl Blueprint for PreNormConfig {
 
     fn blocks(&self, weights: &mut Weights<'_>) -> Result<Box<dyn Blocks>, ModelError> {
         let divisors = if weights.contains(GGUF_ROPE_DIVISORS) {
-            Some(weights.vector(GGUF_ROPE_DIVISORS, self.geometry.head_dim / 2)?)
+            Some(weights.positive_vector(GGUF_ROPE_DIVISORS, self.geometry.head_dim / 2)?)
         } else {
             None
         };

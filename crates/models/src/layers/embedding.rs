@@ -12,14 +12,20 @@ use crate::TokenId;
 pub(crate) struct Embedding {
     checkpoint: Arc<Checkpoint>,
     name: String,
+    vocabulary: usize,
     hidden: usize,
     scale: Option<f32>,
 }
 
 impl Embedding {
     /// The tensor `name` `[vocabulary, hidden]`, whose rows are multiplied by `scale`.
-    pub(crate) fn new(checkpoint: Arc<Checkpoint>, name: String, hidden: usize, scale: Option<f32>) -> Self {
-        Self { checkpoint, name, hidden, scale }
+    pub(crate) fn new(
+        checkpoint: Arc<Checkpoint>,
+        name: String,
+        [vocabulary, hidden]: [usize; 2],
+        scale: Option<f32>,
+    ) -> Self {
+        Self { checkpoint, name, vocabulary, hidden, scale }
     }
 
     /// Rows `[tokens, hidden]`. The ids were checked against the vocabulary.
@@ -31,7 +37,7 @@ impl Embedding {
         cpu: &Cpu,
         tokens: impl ExactSizeIterator<Item = &'t TokenId>,
     ) -> Result<Vec<f32>, CheckpointError> {
-        let table = self.checkpoint.matrix(&self.name)?.encoded();
+        let table = self.checkpoint.matrix_of(&self.name, self.vocabulary, self.hidden)?.encoded();
         let mut out = vec![0.0; tokens.len() * self.hidden];
         for (token, row) in tokens.zip(out.chunks_exact_mut(self.hidden)) {
             table.dequantize_row(token.0 as usize, row);

@@ -64,7 +64,7 @@ impl Settings {
     /// Tells the user something, on stderr.
     pub(super) fn say(&self, message: &str) {
         if !self.quiet {
-            eprintln!("{message}");
+            crate::terminal::message(message);
         }
     }
 

@@ -13,6 +13,7 @@ use super::interrupt;
 use super::model::Loaded;
 use crate::cli::RunArguments;
 use crate::failure::{Failure, OrHint};
+use crate::terminal;
 
 const WELCOME: &str = "Ctrl-C stops an answer; Ctrl-D, or Ctrl-C at the prompt, leaves; /new starts over.";
 
@@ -74,7 +75,7 @@ pub(super) fn run(arguments: &RunArguments, loaded: &Loaded) -> Result<(), Failu
         .or_hint("this is no chat model; --raw with a PROMPT lets it continue a text")?;
     interrupt::watch()?;
     if !arguments.output.quiet {
-        eprintln!("{WELCOME}");
+        terminal::message(WELCOME);
     }
     let mut editor = DefaultEditor::new()?;
     let mut conversation = Conversation::new(arguments, loaded, &tokenizer, &template);
@@ -91,7 +92,7 @@ pub(super) fn run(arguments: &RunArguments, loaded: &Loaded) -> Result<(), Failu
             _ => {
                 // A refused turn ends neither the chat nor what was said before.
                 if let Err(failure) = conversation.turn(line) {
-                    eprintln!("{failure}");
+                    terminal::message(failure);
                 }
             }
         }
@@ -160,12 +161,12 @@ impl<'a> Conversation<'a> {
         interrupt::forget();
         let text = answer.finish()?.unwrap_or_default();
         if !self.arguments.output.quiet {
-            eprintln!(
+            terminal::message(format_args!(
                 "{} ({} of {} prompt tokens reused)",
                 summary(&reply),
                 reply.cached_tokens,
                 prompt.len()
-            );
+            ));
         }
         Ok(text)
     }

@@ -28,9 +28,9 @@ pub(super) fn run(arguments: &InfoArguments) -> Result<(), Failure> {
 }
 
 fn pins(arguments: &InfoArguments, checkpoint: &Checkpoint) -> Result<Vec<Pin>, Failure> {
-    let cache = Settings::from_environment()?.cache.join("pins");
+    let cache = Settings::from_environment().ok().map(|settings| settings.cache.join("pins"));
     let bar = Progress::new(arguments.output.quiet).bytes("hashing", 0);
-    Ok(checkpoint.pins(Some(&cache), |done, total| {
+    Ok(checkpoint.pins(cache.as_deref(), |done, total| {
         bar.set_total(total);
         bar.set(done);
     }))
@@ -67,7 +67,10 @@ impl Report<'_> {
     fn formats(&self) -> Vec<(String, usize, u64)> {
         let Some(plan) = self.plan else {
             let totals = self.checkpoint.type_totals();
-            return totals.into_iter().map(|(dtype, count, bytes)| (dtype.to_string(), count, bytes)).collect();
+            return totals
+                .into_iter()
+                .map(|(dtype, count, bytes)| (dtype.to_string(), count, bytes))
+                .collect();
         };
         let mut totals: Vec<(String, usize, u64)> = Vec::new();
         for tensor in &plan.tensors {

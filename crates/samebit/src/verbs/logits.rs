@@ -3,7 +3,7 @@
 use samebit_models::{LogitRows, Model, Outputs, Span, Taps, TokenId};
 use serde_json::json;
 
-use super::model::{Loaded, rows_per_pass};
+use super::model::{Loaded, keep_from_overwriting, rows_per_pass};
 use super::print_json;
 use crate::cli::LogitsArguments;
 use crate::failure::Failure;
@@ -16,6 +16,7 @@ pub(super) fn run(arguments: &LogitsArguments) -> Result<(), Failure> {
     let pieces = pieces(arguments)?;
     let output = arguments.model.output;
     let loaded = Loaded::load(&arguments.model.model, &arguments.model.machine, output)?;
+    keep_from_overwriting(&loaded.checkpoint, &arguments.out)?;
     let info = loaded.model.info();
     check_ids(ids, info.vocabulary, info.context)?;
 

@@ -1,5 +1,6 @@
 //! From what `MODEL` says to a model that can compute.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -49,10 +50,27 @@ impl Loaded {
 
 /// Opens what `name` says, fetching it first where needed. Reads headers only.
 pub(super) fn open(name: &str, output: OutputOptions) -> Result<Arc<Checkpoint>, Failure> {
+    // What is on disk needs no folder to keep models in.
+    if Path::new(name).exists() {
+        return Ok(Arc::new(Checkpoint::open(name)?));
+    }
     let mut settings = Settings::from_environment()?;
     settings.quiet = output.quiet;
     let path = pull::resolve(name, &settings).or_hint("`samebit list` shows the models that have a name")?;
     Ok(Arc::new(Checkpoint::open(&path)?))
+}
+
+/// Refuses to write results over a file of the model that they come from.
+pub(super) fn keep_from_overwriting(checkpoint: &Checkpoint, out: &Path) -> Result<(), Failure> {
+    // A file that is not there yet is none of the model's.
+    let Ok(target) = out.canonicalize() else { return Ok(()) };
+    let weights = checkpoint.files().iter().map(samebit_checkpoint::MappedFile::path);
+    let mut files = weights.chain(checkpoint.config().map(samebit_checkpoint::Config::file));
+    if files.any(|file| file.canonicalize().is_ok_and(|file| file == target)) {
+        let problem = format!("--out {} is a file of the model itself, expected another file", out.display());
+        return Err(Failure::new(problem).hint("choose another name; nothing was written"));
+    }
+    Ok(())
 }
 
 /// The machine to compute on.

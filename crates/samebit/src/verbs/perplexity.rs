@@ -3,7 +3,9 @@
 //! The rule is the common tools' one: the text's ids are cut into windows, each window is run alone from position 0, its
 //! first id is replaced by BOS where the model adds BOS, and the predictions made in its second half are scored.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 use samebit_arith::likelihood::Likelihood;
 use samebit_models::{LogitRows, Span, Taps, TokenId};
@@ -17,8 +19,11 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::terminal;
 
+/// Longest text that is scored.
+const LARGEST_TEXT: u64 = 64 << 20;
+
 pub(super) fn run(arguments: &PerplexityArguments) -> Result<(), Failure> {
-    let text = fs::read(&arguments.text).map_err(|error| Failure::io("read", &arguments.text, &error))?;
+    let text = read(&arguments.text).map_err(|error| Failure::io("read", &arguments.text, &error))?;
     let text = String::from_utf8(text).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::new(format!("{}: byte {at} is no UTF-8: expected a text", arguments.text.display()))
@@ -49,6 +54,16 @@ pub(super) fn run(arguments: &PerplexityArguments) -> Result<(), Failure> {
     }
     drop(bar);
     report(arguments, &loaded, ids.len(), windows.len(), &likelihood)
+}
+
+/// Reads a file, a pipe or a device, of a bounded length.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST_TEXT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST_TEXT {
+        return Err(io::Error::other(format!("it is longer than {LARGEST_TEXT} bytes")));
+    }
+    Ok(bytes)
 }
 
 fn with_bos(window: &[u32], bos: Option<u32>) -> Vec<TokenId> {

@@ -15,6 +15,7 @@ use super::print_json;
 use crate::cli::RunArguments;
 use crate::failure::{Failure, OrHint};
 use crate::pull::{DEFAULT_MODEL, HubReference, LISTED};
+use crate::terminal;
 
 /// Largest prompt read from standard input, in bytes.
 const LARGEST_INPUT: u64 = 16 << 20;
@@ -90,7 +91,7 @@ fn tokenizer_if_any(arguments: &RunArguments, loaded: &Loaded) -> Option<Tokeniz
         Ok(tokenizer) => Some(tokenizer),
         Err(error) => {
             if !arguments.output.quiet {
-                eprintln!("there will be ids and no text: {error}");
+                terminal::message(format_args!("there will be ids and no text: {error}"));
             }
             None
         }
@@ -139,10 +140,10 @@ fn answer_once(
         return print_json(&as_json(arguments, loaded, prompt_ids, &reply, text.as_deref()));
     }
     if tokenizer.is_none() {
-        crate::terminal::print(&format!("{:?}\n", reply.ids))?;
+        terminal::print(&format!("{:?}\n", reply.ids))?;
     }
     if !arguments.output.quiet {
-        eprintln!("{}", summary(&reply));
+        terminal::message(summary(&reply));
     }
     Ok(())
 }

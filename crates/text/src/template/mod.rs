@@ -5,9 +5,10 @@
 //! Python's `json.dumps` writes it, `raise_exception` and `strftime_now`. Undefined values behave as Jinja2's default
 //! ones: they print as nothing, and using one for anything else is an error.
 //!
-//! A template comes from whoever made the model, so it runs on a budget: one that loops forever, or builds
-//! ever longer texts, ends with an error. There is no default template.
+//! A template comes from whoever made the model, so it runs on a budget of steps, time and length: one that loops
+//! forever, or builds ever longer texts, ends with an error. There is no default template.
 
+mod bounded;
 mod json;
 mod message;
 mod source;
@@ -17,6 +18,7 @@ pub use source::TemplateSource;
 pub use time::CivilTime;
 
 use crate::{SpecialTokens, TemplateError};
+use bounded::{BoundedText, LONGEST_TEMPLATE};
 use message::Conversation;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest};
@@ -29,6 +31,10 @@ use std::collections::BTreeMap;
 const FUEL_BASE: u64 = 4_000_000;
 /// Further steps for each byte of the conversation. Published templates take fewer than 20.
 const FUEL_PER_BYTE: u64 = 64;
+/// Bytes by which a prompt may be longer than its conversation.
+const LONGEST_PROMPT: usize = 16 << 20;
+/// Digits of the largest width in a format string: `'{:>1000000000}'` would take that many bytes.
+const WIDTH_DIGITS: usize = 6;
 
 /// The chat template of a model, compiled.
 pub struct ChatTemplate {
@@ -67,8 +73,22 @@ impl ChatTemplate {
         };
         let mut environment = environment().map_err(|error| malformed("", &error))?;
         for (name, text) in source.templates() {
-            let compiled = environment.add_template_owned(name.clone(), without_generation_tags(text));
-            compiled.map_err(|error| malformed(name, &error))?;
+            let invalid =
+                |problem: String| TemplateError::Invalid { origin: source.origin_of(name), problem };
+            if text.len() > LONGEST_TEMPLATE {
+                let length = text.len();
+                return Err(invalid(format!(
+                    "the chat template has {length} bytes, expected at most {LONGEST_TEMPLATE}"
+                )));
+            }
+            let (added, text) = (name.clone(), without_generation_tags(text));
+            let (compiled, result) = bounded::run(move || {
+                let result = environment.add_template_owned(added, text);
+                (environment, result)
+            })
+            .map_err(|stopped| invalid(format!("the chat template cannot be compiled: {stopped}")))?;
+            result.map_err(|error| malformed(name, &error))?;
+            environment = compiled;
         }
         Ok(Self { environment, source, special_tokens })
     }
@@ -91,10 +111,23 @@ impl ChatTemplate {
         environment.set_fuel(Some(fuel));
         let now = request.now;
         environment.add_function("strftime_now", move |format: &str| now.strftime(format));
-        let template =
-            environment.get_template(name).map_err(|error| self.failure(name, &error, &conversation))?;
         let context = self.context(request, &conversation);
-        template.render(context).map_err(|error| self.failure(name, &error, &conversation))
+        let longest = usize::try_from(bytes_of(request)).unwrap_or(usize::MAX).saturating_add(LONGEST_PROMPT);
+        let chosen = name.to_owned();
+        let rendered = bounded::run(move || {
+            let mut text = BoundedText::new(longest);
+            environment.get_template(&chosen)?.render_captured_to(context, &mut text)?;
+            Ok::<_, minijinja::Error>(text)
+        });
+        let failed = |problem: String| TemplateError::Failed {
+            origin: self.source.origin_of(name),
+            place: conversation.last_read(),
+            problem,
+        };
+        let text = rendered
+            .map_err(|stopped| failed(stopped.to_string()))?
+            .map_err(|error| self.failure(name, &error, &conversation))?;
+        text.into_string().map_err(|error| failed(error.to_string()))
     }
 
     fn context(&self, request: &ChatRequest<'_>, conversation: &Conversation) -> BTreeMap<String, Value> {
@@ -142,13 +175,31 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(python_method);
     environment.add_function("raise_exception", raise_exception);
     environment.add_filter("tojson", tojson);
     // In Python none cannot be iterated over, while everything with a length and an index counts as a sequence.
     environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
     environment.add_test("sequence", |value: &Value| value.is_undefined() || value.len().is_some());
     Ok(environment)
+}
+
+/// Python's methods, without fields of absurd width.
+fn python_method(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    method: &str,
+    arguments: &[Value],
+) -> Result<Value, minijinja::Error> {
+    if method == "format" && value.as_str().is_some_and(has_absurd_width) {
+        let problem = format!("format: a width of more than {WIDTH_DIGITS} digits");
+        return Err(minijinja::Error::new(ErrorKind::InvalidOperation, problem));
+    }
+    minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
+}
+
+fn has_absurd_width(format: &str) -> bool {
+    format.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > WIDTH_DIGITS)
 }
 
 /// What a template raised itself, in its own words.
@@ -222,8 +273,10 @@ fn line_of(error: &minijinja::Error) -> String {
 
 /// The error's own words, without its kind where a detail says more.
 fn words_of(error: &minijinja::Error) -> String {
-    match error.detail() {
-        Some(detail) => format!("{}: {detail}", error.kind()),
-        None => error.kind().to_string(),
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    match (error.detail(), cause) {
+        (_, Some(cause)) => cause.to_string(),
+        (Some(detail), None) => format!("{}: {detail}", error.kind()),
+        (None, None) => error.kind().to_string(),
     }
 }
