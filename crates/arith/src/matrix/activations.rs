@@ -231,6 +231,16 @@ impl<B: Copy + Send> Tiled<B> {
     }
 }
 
+/// The blocks of the rows of one tile, each with its place in the tile.
+#[inline(always)]
+fn placed_blocks(rows: &[f32], columns: usize) -> impl Iterator<Item = (usize, &[f32; BLOCK])> {
+    let stride = rows.len() / columns;
+    rows.chunks_exact(columns).enumerate().flat_map(move |(index, row)| {
+        let (blocks, _) = row.as_chunks::<BLOCK>();
+        blocks.iter().enumerate().map(move |(block, x)| (stride * block + index, x))
+    })
+}
+
 /// Quantizes the rows of one tile.
 struct QuantizeTile<'a> {
     rows: &'a [f32],
@@ -243,12 +253,8 @@ impl Kernel for QuantizeTile<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let stride = self.rows.len() / self.columns;
-        for (index, row) in self.rows.chunks_exact(self.columns).enumerate() {
-            let (blocks, _) = row.as_chunks::<BLOCK>();
-            for (block, x) in blocks.iter().enumerate() {
-                quantize_block(lanes, x, &mut self.out[stride * block + index]);
-            }
+        for (place, x) in placed_blocks(self.rows, self.columns) {
+            quantize_block(lanes, x, &mut self.out[place]);
         }
     }
 }
@@ -312,13 +318,8 @@ impl Kernel for RefineTile<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let stride = self.rows.len() / self.columns;
-        for (index, row) in self.rows.chunks_exact(self.columns).enumerate() {
-            let (blocks, _) = row.as_chunks::<BLOCK>();
-            for (block, x) in blocks.iter().enumerate() {
-                let place = stride * block + index;
-                refine_block(lanes, x, &self.quantized[place], &mut self.out[place]);
-            }
+        for (place, x) in placed_blocks(self.rows, self.columns) {
+            refine_block(lanes, x, &self.quantized[place], &mut self.out[place]);
         }
     }
 }
