@@ -1,8 +1,9 @@
-//! The thread pool: a fixed partition of numbered tasks, and output that is split so that tasks cannot meet.
+//! The thread pool: numbered tasks, and output that is split so that tasks cannot meet.
 //!
 //! A forward pass asks for a few hundred short parallel sections in a row, so workers spin for a moment before they
-//! sleep. Which thread runs which task depends only on the number of tasks and threads, and no task ever shares a sum
-//! with another: the pool cannot change a bit.
+//! sleep. Each thread has a share of the tasks, and helps with the others' when it is done: where the system keeps a
+//! thread from running, the rest go on without it. Which thread runs a task is left to chance, and no task ever
+//! shares a sum with another: the pool cannot change a bit.
 
 #[cfg(test)]
 mod model;
@@ -14,7 +15,7 @@ mod tests;
 
 pub(crate) use split::Columns;
 
-use signal::{Job, Patience, Signal};
+use signal::{Patience, Signal};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ impl Pool {
         }
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let patience = if threads <= cores { OWN_CORES } else { SHARED_CORES };
-        let signal = Arc::new(Signal::new(patience));
+        let signal = Arc::new(Signal::new(threads.max(1), patience));
         let mut pool = Self { signal, workers: Vec::new(), busy: AtomicBool::new(false) };
         for thread in 1..threads {
             let signal = Arc::clone(&pool.signal);
@@ -67,21 +68,28 @@ impl Pool {
         self.workers.len() + 1
     }
 
+    /// Tasks that each thread has run so far, the caller's first: proof of who took part.
+    pub fn tasks_by_thread(&self) -> Vec<u64> {
+        self.signal.ran()
+    }
+
     /// Calls `task` once with each of `0..tasks` and returns when all calls have.
     ///
-    /// Of `T = min(threads, tasks)` threads, thread `t` takes the tasks `t * tasks / T .. (t + 1) * tasks / T` in
-    /// ascending order; the caller is thread 0. While the workers are taken, by another caller or because this is
-    /// called from inside a task, the tasks all run on the calling thread.
+    /// Of `T = min(threads, tasks)` threads, thread `t` begins with the tasks `t * tasks / T .. (t + 1) * tasks / T` in
+    /// ascending order, then takes what is left of the others'; the caller is thread 0. Nobody waits for a thread that
+    /// has not begun. While the workers are taken, by another caller or because this is called from inside a task, the
+    /// tasks all run on the calling thread.
     ///
     /// # Panics
-    /// When a task does: its thread leaves out the rest of its share, the other threads finish theirs, then the panic
-    /// goes on in the caller. The pool stays usable.
+    /// When a task does: its thread takes no more tasks, the other threads go on, then the panic goes on in the caller.
+    /// The pool stays usable.
     pub fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         let active = self.threads().min(tasks);
         if active <= 1 || self.busy.swap(true, Ordering::Acquire) {
+            self.signal.count(0, tasks);
             return (0..tasks).for_each(task);
         }
-        let panic = self.signal.run(active, &Job::new(task, tasks, active));
+        let panic = self.signal.run(active, tasks, task);
         self.busy.store(false, Ordering::Release);
         if let Some(payload) = panic {
             std::panic::resume_unwind(payload);

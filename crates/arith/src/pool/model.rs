@@ -3,7 +3,7 @@
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use signal::{Job, Patience, Signal};
+use signal::{Patience, Signal};
 
 /// What [`super::sync`] holds, from the model checker.
 mod sync {
@@ -26,7 +26,7 @@ unsafe impl Sync for Outputs {}
 
 /// Runs on one worker and the caller: two jobs, the second of which reads on the other thread what the first wrote.
 fn two_runs(patience: Patience) {
-    let signal = Arc::new(Signal::new(patience));
+    let signal = Arc::new(Signal::new(2, patience));
     let worker = thread::spawn({
         let signal = Arc::clone(&signal);
         move || signal.work(1)
@@ -40,13 +40,14 @@ fn two_runs(patience: Patience) {
             // SAFETY: the two tasks of a round have outputs of their own.
             outputs.0[mine].with_mut(|output| unsafe { *output += round });
         };
-        assert!(signal.run(2, &Job::new(&task, 2, 2)).is_none());
+        assert!(signal.run(2, 2, &task).is_none());
         for output in &outputs.0 {
             // SAFETY: the run is over, so that nobody else has access.
             let sum = output.with(|output| unsafe { *output });
             assert_eq!(sum, (1..=round).sum::<usize>());
         }
     }
+    assert_eq!(signal.ran().iter().sum::<u64>(), 4);
     signal.stop();
     worker.join().unwrap();
 }
@@ -70,7 +71,7 @@ fn threads_that_look_first_miss_no_signal() {
 #[test]
 fn a_worker_that_is_not_needed_does_not_touch_the_job() {
     check(2, || {
-        let signal = Arc::new(Signal::new(Patience { spins: 0, yields: 0 }));
+        let signal = Arc::new(Signal::new(3, Patience { spins: 0, yields: 0 }));
         let workers = [1, 2].map(|index| {
             let signal = Arc::clone(&signal);
             thread::spawn(move || signal.work(index))
@@ -80,7 +81,7 @@ fn a_worker_that_is_not_needed_does_not_touch_the_job() {
             let outputs = &outputs;
             // SAFETY: every task has an output of its own.
             let task = move |index: usize| outputs.0[index].with_mut(|output| unsafe { *output += 1 });
-            assert!(signal.run(2, &Job::new(&task, 2, 2)).is_none());
+            assert!(signal.run(2, 2, &task).is_none());
         }
         signal.stop();
         workers.into_iter().for_each(|worker| worker.join().unwrap());

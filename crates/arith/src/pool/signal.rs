@@ -1,8 +1,10 @@
-//! How a caller hands one job to sleeping or spinning workers, and learns that it is done.
+//! How a caller hands one job to sleeping or spinning workers, and learns that nobody works on it any more.
 //!
-//! `order` is the one word that workers watch. It changes only under the lock, and a worker goes to sleep only under
-//! the lock after looking at it again, so no wake-up can be lost; a worker that still spins sees it without the lock.
-//! `remaining` goes the other way, with the caller as the one who waits.
+//! `gate` is the one word that workers watch: the number of the order, whether it is open, and how many workers are
+//! inside. A worker enters an open order by counting itself in, so one that the system keeps from running is simply
+//! not there: the caller does its tasks and closes the order, and waits only for those who did enter. The number
+//! changes only under the lock, and a worker goes to sleep only under the lock after looking at it again, so no wake-up
+//! can be lost.
 
 use super::sync::{AtomicPtr, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, spin_loop, yield_now};
 use std::any::Any;
@@ -10,45 +12,46 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64 as Tally, Ordering};
 
 /// What a panicking task threw.
 pub(super) type Payload = Box<dyn Any + Send>;
 
 /// One run: tasks and what became of them. It lives on the caller's stack.
-pub(super) struct Job<'a> {
+struct Job<'a> {
     task: &'a (dyn Fn(usize) + Sync),
     tasks: usize,
     threads: usize,
     panic: Mutex<Option<Payload>>,
 }
 
-impl<'a> Job<'a> {
-    /// `tasks` calls of `task` for `threads` threads.
-    pub(super) fn new(task: &'a (dyn Fn(usize) + Sync), tasks: usize, threads: usize) -> Self {
-        Self { task, tasks, threads, panic: Mutex::new(None) }
-    }
-
-    /// The tasks of thread `thread`: `thread * tasks / threads ..`, without the product overflowing.
-    pub(super) fn share(&self, thread: usize) -> Range<usize> {
-        let (whole, rest) = (self.tasks / self.threads, self.tasks % self.threads);
-        let bound = |t: usize| t * whole + t * rest / self.threads;
-        bound(thread)..bound(thread + 1)
-    }
-
-    /// Runs thread `thread`'s share. A panic is kept, the first one of all threads.
-    fn run_share(&self, thread: usize) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.share(thread).for_each(self.task))) {
-            lock(&self.panic).get_or_insert(payload);
-        }
-    }
+/// Share `thread` of `tasks` cut into `threads` shares: `thread * tasks / threads ..`, without the product overflowing.
+pub(super) fn share(tasks: usize, threads: usize, thread: usize) -> Range<usize> {
+    let (whole, rest) = (tasks / threads, tasks % threads);
+    let bound = |t: usize| t * whole + t * rest / threads;
+    bound(thread)..bound(thread + 1)
 }
 
-/// Low bits of an order hold how many threads take part, the rest counts the orders.
-const THREAD_BITS: u32 = 16;
-/// Thread count that tells workers to leave.
-const STOP: u64 = (1 << THREAD_BITS) - 1;
-/// Every smaller number of threads fits into an order.
+/// What one thread alone writes most of the time, on a cache line of its own.
+#[repr(align(128))]
+struct Own {
+    /// The next task of its share that nobody has claimed.
+    next: AtomicUsize,
+    /// Tasks that it has run, of all jobs.
+    ran: Tally,
+}
+
+/// Workers inside, in the low bits of the gate.
+const INSIDE: u64 = 0xffff;
+/// Where the number of threads that may take part begins.
+const THREADS_AT: u32 = 16;
+/// Bits of that number, and its value that tells workers to leave.
+const STOP: u64 = 0x7fff;
+/// Whether workers may still enter.
+const OPEN: u64 = 1 << 31;
+/// Where the number of the order begins.
+const NUMBER_AT: u32 = 32;
+/// Every smaller number of threads fits into the gate.
 pub(super) const MAX_THREADS: usize = STOP as usize - 1;
 
 /// How long to look at a word before going to sleep over it.
@@ -62,42 +65,52 @@ pub(super) struct Patience {
 
 /// The words and the locks that a caller and the workers share.
 pub(super) struct Signal {
-    order: AtomicU64,
+    gate: AtomicU64,
     job: AtomicPtr<Job<'static>>,
-    /// Workers that have not finished the current order.
-    remaining: AtomicUsize,
+    /// Of each thread, the caller's first.
+    own: Vec<Own>,
     /// Workers asleep on `ordered`.
     sleepers: Mutex<usize>,
     ordered: Condvar,
     waiting: Mutex<()>,
-    done: Condvar,
+    left: Condvar,
     patience: Patience,
 }
 
 impl Signal {
-    /// Nothing ordered yet.
-    pub(super) fn new(patience: Patience) -> Self {
+    /// Nothing ordered yet, for a caller and `threads - 1` workers.
+    pub(super) fn new(threads: usize, patience: Patience) -> Self {
+        let own = || Own { next: AtomicUsize::new(0), ran: Tally::new(0) };
         Self {
-            order: AtomicU64::new(0),
+            gate: AtomicU64::new(0),
             job: AtomicPtr::new(ptr::null_mut()),
-            remaining: AtomicUsize::new(0),
+            own: (0..threads).map(|_| own()).collect(),
             sleepers: Mutex::new(0),
             ordered: Condvar::new(),
             waiting: Mutex::new(()),
-            done: Condvar::new(),
+            left: Condvar::new(),
             patience,
         }
     }
 
-    /// Runs `job` on the caller and on workers `1..threads`; returns what a task threw. One caller at a time.
-    pub(super) fn run(&self, threads: usize, job: &Job<'_>) -> Option<Payload> {
-        debug_assert!((1..=MAX_THREADS).contains(&threads));
-        self.remaining.store(threads - 1, Ordering::Relaxed);
+    /// Calls `task` with each of `0..tasks` on the caller and on those of workers `1..threads` that come in time;
+    /// returns what a task threw. One caller at a time.
+    pub(super) fn run(
+        &self,
+        threads: usize,
+        tasks: usize,
+        task: &(dyn Fn(usize) + Sync),
+    ) -> Option<Payload> {
+        debug_assert!((1..=self.own.len().min(MAX_THREADS)).contains(&threads));
+        for (thread, own) in self.own[..threads].iter().enumerate() {
+            own.next.store(share(tasks, threads, thread).start, Ordering::Relaxed);
+        }
+        let job = Job { task, tasks, threads, panic: Mutex::new(None) };
         // The lifetime goes away with the cast to a raw pointer; `work` says why it is not missed.
-        self.job.store(ptr::from_ref(job).cast_mut().cast(), Ordering::Relaxed);
+        self.job.store(ptr::from_ref(&job).cast_mut().cast(), Ordering::Relaxed);
         self.post(threads as u64);
-        job.run_share(0);
-        self.wait_until_done();
+        self.run_tasks(&job, 0);
+        self.close();
         lock(&job.panic).take()
     }
 
@@ -106,44 +119,93 @@ impl Signal {
         self.post(STOP);
     }
 
+    /// Counts tasks that `thread` ran.
+    pub(super) fn count(&self, thread: usize, tasks: usize) {
+        self.own[thread].ran.fetch_add(tasks as u64, Ordering::Relaxed);
+    }
+
+    /// Tasks run so far by each thread, the caller's first.
+    pub(super) fn ran(&self) -> Vec<u64> {
+        self.own.iter().map(|own| own.ran.load(Ordering::Relaxed)).collect()
+    }
+
     /// The life of worker `thread`.
     pub(super) fn work(&self, thread: usize) {
         let mut seen = 0;
         loop {
-            seen = self.next_order(seen);
-            let threads = seen & STOP;
+            let gate = self.next_order(seen);
+            seen = gate >> NUMBER_AT;
+            let threads = gate >> THREADS_AT & STOP;
             if threads == STOP {
                 return;
             }
-            if thread as u64 >= threads {
+            if thread as u64 >= threads || !self.enter(gate) {
                 continue;
             }
-            // SAFETY: this worker is one of the `threads - 1` that `remaining` was set to, so the caller is still in
-            // `run`, with the job on its stack, until the worker counts itself out below. The order was read with
-            // Acquire, so pointer and job are visible.
+            // SAFETY: this worker is counted inside an order that was open, and the caller stays in `run`, with the
+            // job on its stack, until nobody is inside. Entering read the gate with Acquire, so pointer and job are
+            // visible.
             let job = unsafe { &*self.job.load(Ordering::Relaxed) };
-            job.run_share(thread);
-            if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.run_tasks(job, thread);
+            let before = self.gate.fetch_sub(1, Ordering::AcqRel);
+            if before & INSIDE == 1 && before & OPEN == 0 {
                 // Between the caller's last look and its sleep it holds this lock.
                 drop(lock(&self.waiting));
-                self.done.notify_one();
+                self.left.notify_one();
             }
         }
     }
 
-    /// Publishes an order for `threads` threads.
+    /// Counts a worker into the order that `gate` showed, unless that is closed.
+    fn enter(&self, mut gate: u64) -> bool {
+        let number = gate >> NUMBER_AT;
+        while gate & OPEN != 0 && gate >> NUMBER_AT == number {
+            match self.gate.compare_exchange_weak(gate, gate + 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => gate = now,
+            }
+        }
+        false
+    }
+
+    /// Runs tasks until all are claimed: those of `thread`'s own share first, in ascending order, then what is left of
+    /// the others'. A panic is kept, the first one of all threads, and ends this thread's part.
+    fn run_tasks(&self, job: &Job<'_>, thread: usize) {
+        let mut ran = 0;
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            for owner in (thread..job.threads).chain(0..thread) {
+                let end = share(job.tasks, job.threads, owner).end;
+                let next = &self.own[owner].next;
+                // Looking first keeps those who find nothing from taking the line away from its owner.
+                while next.load(Ordering::Relaxed) < end {
+                    let task = next.fetch_add(1, Ordering::Relaxed);
+                    if task >= end {
+                        break;
+                    }
+                    (job.task)(task);
+                    ran += 1;
+                }
+            }
+        }));
+        self.count(thread, ran);
+        if let Err(payload) = outcome {
+            lock(&job.panic).get_or_insert(payload);
+        }
+    }
+
+    /// Publishes an order for `threads` threads. Nobody is inside the last one.
     fn post(&self, threads: u64) {
         let sleepers = lock(&self.sleepers);
-        let number = (self.order.load(Ordering::Relaxed) >> THREAD_BITS) + 1;
-        self.order.store(number << THREAD_BITS | threads, Ordering::Release);
+        let number = (self.gate.load(Ordering::Relaxed) >> NUMBER_AT) + 1;
+        self.gate.store(number << NUMBER_AT | OPEN | threads << THREADS_AT, Ordering::Release);
         if *sleepers > 0 {
             self.ordered.notify_all();
         }
     }
 
-    /// Waits for an order other than `seen`.
+    /// Waits for an order other than number `seen`; returns the gate as it was then.
     fn next_order(&self, seen: u64) -> u64 {
-        let changed = || self.order.load(Ordering::Acquire) != seen;
+        let changed = || self.gate.load(Ordering::Acquire) >> NUMBER_AT != seen;
         if !self.spin_until(changed) {
             let mut sleepers = lock(&self.sleepers);
             *sleepers += 1;
@@ -152,16 +214,19 @@ impl Signal {
             }
             *sleepers -= 1;
         }
-        self.order.load(Ordering::Acquire)
+        self.gate.load(Ordering::Acquire)
     }
 
-    /// Waits until every worker of the current order has counted itself out.
-    fn wait_until_done(&self) {
-        let finished = || self.remaining.load(Ordering::Acquire) == 0;
-        if !self.spin_until(finished) {
+    /// Closes the current order and waits until no worker is inside.
+    fn close(&self) {
+        if self.gate.fetch_and(!OPEN, Ordering::AcqRel) & INSIDE == 0 {
+            return;
+        }
+        let empty = || self.gate.load(Ordering::Acquire) & INSIDE == 0;
+        if !self.spin_until(empty) {
             let mut waiting = lock(&self.waiting);
-            while !finished() {
-                waiting = self.done.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            while !empty() {
+                waiting = self.left.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
