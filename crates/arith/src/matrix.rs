@@ -8,6 +8,7 @@ mod float;
 mod integer;
 pub(crate) mod layout;
 mod panels;
+mod scales;
 #[cfg(test)]
 mod tests;
 

@@ -1,11 +1,13 @@
 //! Integer-coded weights: packing, and products with rows in 16-bit integers (PLAN.md section 3).
 //!
-//! The kernel knows how codes are stored and how columns go in steps, not the format: the scales of a panel are first
-//! spread into plain binary32, sixteen outputs a group. So formats share kernels, and rows share that work.
+//! With several rows the kernel knows how codes are stored and how columns go in steps, not the format: the scales of a
+//! panel are first spread into plain binary32, sixteen outputs a group. So formats share kernels, and rows share that
+//! work. A single row takes scales as they are stored: it waits for memory, and spreading would be a second walk.
 
 use super::activations::{FINE, FineBlock, QuantizedBlock, Sums, TileRows, Tiled};
 use super::layout::{CodeLayout, LINES, ScaleLayout, Steps};
 use super::panels::Panels;
+use super::scales::{PanelScales, SpreadScales, StoredScales, spread};
 use super::{Activations, Matrix, panel_count, rows_per_pass, store_outputs};
 use crate::cpu::Cpu;
 use crate::format::{BLOCK, Coded, CodedVisitor, Encoded, Row};
@@ -84,75 +86,56 @@ pub(super) fn multiply<F: Coded>(
     let piece = LANES * PANELS * cpu.panels_per_task(panel_count(weights.rows).div_ceil(PANELS));
     for (pass, out) in out.chunks_mut(per_pass * weights.rows).enumerate() {
         cpu.pool().run_columns(out, weights.rows, piece, &|_, mut out| {
-            let spread = groups * if F::Steps::OFFSETS { 2 } else { 1 };
-            let mut scales: [_; PANELS] = std::array::from_fn(|_| vec![[0.0; LANES]; spread]);
+            let mut spreads: [Vec<[f32; LANES]>; PANELS] = Default::default();
             for first in (0..out.count()).step_by(PANELS * LANES) {
                 let stored = std::array::from_fn::<_, PANELS, _>(|p| {
                     // A last panel without a partner is its own, and the second result is dropped.
                     let index = ((out.first() + first) / LANES + p).min(panel_count(weights.rows) - 1);
                     weights.panels.panel(index).split_at(scale_bytes::<F>(groups))
                 });
-                for (scales, (stored, _)) in scales.iter_mut().zip(stored) {
-                    cpu.isa().run(Spread::<F::Scales, F::Steps> { stored, out: scales, layout: PhantomData });
-                }
                 let next = (out.first() + first) / LANES + PANELS;
-                cpu.isa().run(Product::<F::Layout, F::Steps> {
+                let meeting = Meeting {
                     next: weights.panels.panels(next, PANELS),
-                    panels: std::array::from_fn(|p| Panel { scales: &scales[p], codes: stored[p].1 }),
                     wide,
                     levels: F::LEVELS.unwrap_or(&[0; 16]),
                     zero_bits: F::ZERO_BITS,
                     rows,
                     fine,
                     first_row: pass * per_pass,
-                    out: &mut out,
                     first_output: first,
-                    layout: PhantomData,
-                });
+                };
+                if out.rows() == 1 {
+                    let panels = stored.map(|(scales, codes)| {
+                        Panel { scales: StoredScales::<F::Scales>::new(scales), codes }
+                    });
+                    cpu.isa().run(Product::<F::Layout, F::Steps, _>::new(panels, meeting, &mut out));
+                } else {
+                    for (spreads, (stored, _)) in spreads.iter_mut().zip(stored) {
+                        spread::<F::Scales, F::Steps>(cpu.isa(), stored, groups, spreads);
+                    }
+                    let panels = std::array::from_fn(|p| Panel {
+                        scales: SpreadScales::<F::Steps>::new(&spreads[p]),
+                        codes: stored[p].1,
+                    });
+                    cpu.isa().run(Product::<F::Layout, F::Steps, _>::new(panels, meeting, &mut out));
+                }
             }
         });
-    }
-}
-
-/// Spreads the scales of a panel into binary32: for every group sixteen scales, and sixteen offsets if it has them.
-struct Spread<'a, S, T> {
-    stored: &'a [u8],
-    out: &'a mut [[f32; LANES]],
-    layout: PhantomData<(S, T)>,
-}
-
-impl<S: ScaleLayout, T: Steps> Kernel for Spread<'_, S, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        if T::OFFSETS {
-            let (pairs, _) = self.out.as_chunks_mut::<2>();
-            for (group, [scale, offset]) in pairs.iter_mut().enumerate() {
-                lanes.store(S::scale(lanes, self.stored, group), scale);
-                lanes.store(S::offset(lanes, self.stored, group), offset);
-            }
-        } else {
-            for (group, scale) in self.out.iter_mut().enumerate() {
-                lanes.store(S::scale(lanes, self.stored, group), scale);
-            }
-        }
     }
 }
 
 /// Panels that a kernel is given: two share every load of a row.
 const PANELS: usize = 2;
 
-/// One panel, its scales spread.
+/// One panel.
 #[derive(Clone, Copy)]
-struct Panel<'a> {
-    scales: &'a [[f32; LANES]],
+struct Panel<'a, S> {
+    scales: S,
     codes: &'a [u8],
 }
 
-/// Two neighbouring panels times some rows.
-struct Product<'a, 'o, C, T> {
-    panels: [Panel<'a>; PANELS],
+/// What two neighbouring panels meet, and where the results go.
+struct Meeting<'a> {
     /// The panels after these, to ask for while these are worked on.
     next: &'a [u8],
     /// log2 of the steps of a group.
@@ -160,31 +143,43 @@ struct Product<'a, 'o, C, T> {
     levels: &'a [u8; 16],
     zero_bits: u32,
     rows: &'a Tiled<QuantizedBlock>,
-    /// Where `T::FINE`.
+    /// Where the steps have a fine part.
     fine: Option<&'a Tiled<FineBlock>>,
-    /// The row that `out` starts with.
+    /// The row that the output starts with.
     first_row: usize,
-    out: &'a mut Columns<'o, f32>,
-    /// The first panel's place in the columns of `out`.
+    /// The first panel's place in the columns of the output.
     first_output: usize,
+}
+
+/// Two neighbouring panels times some rows.
+struct Product<'a, 'o, C, T, S> {
+    panels: [Panel<'a, S>; PANELS],
+    with: Meeting<'a>,
+    out: &'a mut Columns<'o, f32>,
     layout: PhantomData<(C, T)>,
 }
 
-/// What instruction set `L` takes at once. Constants, so that tiles it does not take are never compiled.
-struct Takes<L>(PhantomData<L>);
+impl<'a, 'o, C, T, S> Product<'a, 'o, C, T, S> {
+    fn new(panels: [Panel<'a, S>; PANELS], with: Meeting<'a>, out: &'a mut Columns<'o, f32>) -> Self {
+        Self { panels, with, out, layout: PhantomData }
+    }
+}
 
-impl<L: Lanes> Takes<L> {
-    const FOUR_ROWS: bool = L::ROWS_AT_ONCE >= 4;
-    const TWO_ROWS: bool = L::ROWS_AT_ONCE >= 2;
+/// What instruction set `L` takes at once. Constants, so that tiles it does not take are never compiled.
+struct Takes<L, S>(PhantomData<(L, S)>);
+
+impl<L: Lanes, S: PanelScales> Takes<L, S> {
+    const FOUR_ROWS: bool = S::FOR_MANY_ROWS && L::ROWS_AT_ONCE >= 4;
+    const TWO_ROWS: bool = S::FOR_MANY_ROWS && L::ROWS_AT_ONCE >= 2;
     const BOTH_PANELS: bool = L::PANELS_AT_ONCE >= PANELS;
 }
 
-impl<C: CodeLayout, T: Steps> Kernel for Product<'_, '_, C, T> {
+impl<C: CodeLayout, T: Steps, S: PanelScales> Kernel for Product<'_, '_, C, T, S> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(mut self, lanes: L) {
-        if Takes::<L>::BOTH_PANELS {
+        if Takes::<L, S>::BOTH_PANELS {
             self.all_rows::<L, PANELS>(lanes, 0);
         } else {
             for panel in 0..PANELS {
@@ -194,15 +189,15 @@ impl<C: CodeLayout, T: Steps> Kernel for Product<'_, '_, C, T> {
     }
 }
 
-impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
+impl<C: CodeLayout, T: Steps, S: PanelScales> Product<'_, '_, C, T, S> {
     /// All rows times `P` panels from `panel` on.
     #[inline(always)]
     fn all_rows<L: Lanes, const P: usize>(&mut self, lanes: L, panel: usize) {
         let mut row = 0;
-        if Takes::<L>::FOUR_ROWS {
+        if Takes::<L, S>::FOUR_ROWS {
             self.tiles::<L, P, 4>(lanes, panel, &mut row);
         }
-        if Takes::<L>::TWO_ROWS {
+        if Takes::<L, S>::TWO_ROWS {
             self.tiles::<L, P, 2>(lanes, panel, &mut row);
         }
         self.tiles::<L, P, 1>(lanes, panel, &mut row);
@@ -212,9 +207,9 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
     #[inline(always)]
     fn tiles<L: Lanes, const P: usize, const R: usize>(&mut self, lanes: L, panel: usize, row: &mut usize) {
         while *row + R <= self.out.rows() {
-            let sums = self.tile::<L, P, R>(lanes, panel, self.first_row + *row);
+            let sums = self.tile::<L, P, R>(lanes, panel, self.with.first_row + *row);
             for r in 0..R {
-                let out = &mut self.out.row(*row + r)[self.first_output..];
+                let out = &mut self.out.row(*row + r)[self.with.first_output..];
                 for p in 0..P {
                     let first = (LANES * (panel + p)).min(out.len());
                     store_outputs(lanes, sums[r][p], &mut out[first..]);
@@ -232,11 +227,11 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
         panel: usize,
         row: usize,
     ) -> [[L::Float; P]; R] {
-        let rows = self.rows.rows_from(row);
-        let fine = if T::FINE { self.fine.map(|fine| fine.rows_from(row)) } else { None };
-        let panels: &[Panel<'_>; P] = self.panels[panel..panel + P].try_into().expect("a slice of P panels");
+        let rows = self.with.rows.rows_from(row);
+        let fine = if T::FINE { self.with.fine.map(|fine| fine.rows_from(row)) } else { None };
+        let panels: &[Panel<'_, S>; P] = self.panels[panel..panel + P].try_into().expect("a slice of P panels");
         let blocks = panels[0].codes.len() / C::BYTES;
-        let mut next = self.next_lines::<P>(panel, row).chunks(self.next.len() / LINE / blocks.max(1) + 1);
+        let mut next = self.next_lines::<P>(panel, row).chunks(self.with.next.len() / LINE / blocks.max(1) + 1);
         let mut sums = [[lanes.splat(0.0); P]; R];
         for block in 0..blocks {
             for line in next.next().unwrap_or(&[]) {
@@ -252,19 +247,17 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
                 if let Some(fine) = fine {
                     self.add_fine_sums(lanes, panels, block, fine, &mut products);
                 }
-                let group = (T::PER_BLOCK * block + part) >> self.wide;
+                let group = (T::PER_BLOCK * block + part) >> self.with.wide;
                 for p in 0..P {
-                    let scale = if T::OFFSETS {
-                        let offset = lanes.load(&panels[p].scales[2 * group + 1]);
+                    if T::OFFSETS {
+                        let offset = panels[p].scales.offset(lanes, group);
                         for r in 0..R {
                             let step = step_sums::<T>(&rows[r], part);
                             let scaled = lanes.splat(fine.map_or(step, |fine| &fine[r].sums).scaled);
                             sums[r][p] = lanes.fma(offset, scaled, sums[r][p]);
                         }
-                        lanes.load(&panels[p].scales[2 * group])
-                    } else {
-                        lanes.load(&panels[p].scales[group])
-                    };
+                    }
+                    let scale = panels[p].scales.scale(lanes, group);
                     for r in 0..R {
                         let value = lanes.mul(scale, lanes.splat(rows[r].scale));
                         sums[r][p] = lanes.fma(products[r][p], value, sums[r][p]);
@@ -278,10 +271,10 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
     /// What to ask for of the next panels while `P` panels from `panel` on meet row `row`: everything once.
     #[inline(always)]
     fn next_lines<const P: usize>(&self, panel: usize, row: usize) -> &[[u8; LINE]] {
-        if row > self.first_row {
+        if row > self.with.first_row {
             return &[];
         }
-        let lines = self.next.as_chunks().0;
+        let lines = self.with.next.as_chunks().0;
         &lines[lines.len() * panel / PANELS..lines.len() * (panel + P) / PANELS]
     }
 
@@ -290,7 +283,7 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
     fn exact_sums<L: Lanes, const P: usize, const R: usize>(
         &self,
         lanes: L,
-        panels: &[Panel<'_>; P],
+        panels: &[Panel<'_, S>; P],
         block: usize,
         part: usize,
         rows: &[QuantizedBlock; R],
@@ -298,14 +291,14 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
         let mut dots = [[lanes.dot_zero(); P]; R];
         if !T::OFFSETS {
             for r in 0..R {
-                dots[r] = [lanes.dot_start(step_sums::<T>(&rows[r], part).negated, self.zero_bits); P];
+                dots[r] = [lanes.dot_start(step_sums::<T>(&rows[r], part).negated, self.with.zero_bits); P];
             }
         }
         let lines = LINES / T::PER_BLOCK;
         for line in lines * part..lines * (part + 1) {
             for p in 0..P {
                 let codes = &panels[p].codes[C::BYTES * block..C::BYTES * (block + 1)];
-                let codes = C::line(lanes, codes, line, self.levels);
+                let codes = C::line(lanes, codes, line, self.with.levels);
                 for r in 0..R {
                     dots[r][p] = lanes.dot_line(dots[r][p], codes, &rows[r].row, line);
                 }
@@ -326,7 +319,7 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
     fn add_fine_sums<L: Lanes, const P: usize, const R: usize>(
         &self,
         lanes: L,
-        panels: &[Panel<'_>; P],
+        panels: &[Panel<'_, S>; P],
         block: usize,
         fine: &[FineBlock; R],
         products: &mut [[L::Float; P]; R],
@@ -334,13 +327,13 @@ impl<C: CodeLayout, T: Steps> Product<'_, '_, C, T> {
         let mut dots = [[lanes.dot_zero(); P]; R];
         if !T::OFFSETS {
             for r in 0..R {
-                dots[r] = [lanes.dot_start(fine[r].sums.negated, self.zero_bits); P];
+                dots[r] = [lanes.dot_start(fine[r].sums.negated, self.with.zero_bits); P];
             }
         }
         for line in 0..LINES {
             for p in 0..P {
                 let codes = &panels[p].codes[C::BYTES * block..C::BYTES * (block + 1)];
-                let codes = C::line(lanes, codes, line, self.levels);
+                let codes = C::line(lanes, codes, line, self.with.levels);
                 for r in 0..R {
                     dots[r][p] = lanes.dot_byte_line(dots[r][p], codes, &fine[r].plane, line);
                 }
