@@ -109,6 +109,9 @@ impl Cpu {
         let rows: usize = spans.iter().map(|span| span.rows).sum();
         assert_eq!(queries.len(), rows * shape.query_width(), "queries are not [rows, heads * key_dim]");
         assert_eq!(out.len(), rows * shape.output_width(), "results are not [rows, heads * value_dim]");
+        if self.broken_attention(shape, queries, spans, out) {
+            return;
+        }
         if self.isa() == Isa::Scalar {
             define(self.pool(), shape, queries, spans, out);
         } else {

@@ -1,5 +1,6 @@
 //! The machine a forward pass runs on: an instruction set and a pool of threads. Neither can change a bit.
 
+use crate::broken::Breakage;
 use crate::pool::Pool;
 use std::fmt;
 use std::str::FromStr;
@@ -110,6 +111,8 @@ pub enum CpuError {
 pub struct Cpu {
     isa: Isa,
     pool: Pool,
+    /// How the plan is broken: in tests of what must notice.
+    pub(crate) breakage: Option<Breakage>,
 }
 
 impl Cpu {
@@ -129,7 +132,7 @@ impl Cpu {
         }
         let pool =
             Pool::new(threads).map_err(|error| CpuError::Spawn { threads, reason: error.to_string() })?;
-        Ok(Self { isa, pool })
+        Ok(Self { isa, pool, breakage: None })
     }
 
     /// The instruction set in use.

@@ -78,7 +78,8 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// `2^n` for integral `n` in `-126 ..= 127`.
     fn pow2(self, n: Self::Float) -> Self::Float;
 
-    /// Asks for `x` to be brought into the caches; changes nothing else.
+    /// Asks for `x` to be brought into the second-level cache, from where the first is filled in time; streams of
+    /// weights would push what is in use out of the first. Changes nothing else.
     fn prefetch<T>(self, x: &T);
 
     // ---- i32 ----

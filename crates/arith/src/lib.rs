@@ -5,6 +5,7 @@
 //! [`Isa::Scalar`] implementation is the definition in code; AVX2 and AVX-512 compute the same bits.
 
 mod attention;
+mod broken;
 mod cpu;
 pub mod double;
 mod elementwise;
@@ -25,6 +26,8 @@ mod testing;
 mod vectors;
 
 pub use attention::{AttentionShape, AttentionSpan};
+#[doc(hidden)]
+pub use broken::Breakage;
 pub use cpu::{Cpu, CpuError, Isa};
 pub use double::{Llama3Scaling, YarnScaling};
 pub use format::{Encoded, EncodedError, FloatType, Format};

@@ -73,6 +73,9 @@ impl Cpu {
     /// # Panics
     /// When `x` is not whole rows of `weight.len()`.
     pub fn rms_norm_in_place(&self, x: &mut [f32], weight: &[f32], eps: f32) {
+        if self.broken_rms_norm(x, weight, eps) {
+            return;
+        }
         self.run_rows(x, weight.len(), &|rows| self.isa().run(RmsNorm { rows, weight, eps }));
     }
 }

@@ -167,6 +167,7 @@ impl Cpu {
         if x.is_empty() {
             return;
         }
+        self.broken_rope(x, angles.positions());
         self.pool().run_pieces(x, width, &|position, row| {
             let (cos, sin) = angles.row(position);
             self.isa().run(Rotate { row, head_dim, cos, sin, layout });

@@ -174,7 +174,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn prefetch<T>(self, x: &T) {
-        simd!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()));
+        simd!(_mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(x).cast()));
     }
 
     #[inline(always)]
