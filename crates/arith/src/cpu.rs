@@ -1,9 +1,12 @@
 //! The machine a forward pass runs on: an instruction set and a pool of threads. Neither can change a bit.
 
 use crate::broken::Breakage;
+use crate::buffer::{Buffer, Shelf};
+use crate::matrix::{FineBlock, QuantizedBlock};
 use crate::pool::Pool;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// An instruction set with an implementation of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,6 +116,15 @@ pub struct Cpu {
     pool: Pool,
     /// How the plan is broken: in tests of what must notice.
     pub(crate) breakage: Option<Breakage>,
+    shelves: Shelves,
+}
+
+/// Where arrays of passes are kept between passes.
+#[derive(Debug, Default)]
+pub(crate) struct Shelves {
+    pub(crate) floats: Arc<Shelf<f32>>,
+    pub(crate) quantized: Arc<Shelf<QuantizedBlock>>,
+    pub(crate) fine: Arc<Shelf<FineBlock>>,
 }
 
 impl Cpu {
@@ -132,7 +144,7 @@ impl Cpu {
         }
         let pool =
             Pool::new(threads).map_err(|error| CpuError::Spawn { threads, reason: error.to_string() })?;
-        Ok(Self { isa, pool, breakage: None })
+        Ok(Self { isa, pool, breakage: None, shelves: Shelves::default() })
     }
 
     /// The instruction set in use.
@@ -143,6 +155,17 @@ impl Cpu {
     /// Threads that work, the caller's included.
     pub fn threads(&self) -> usize {
         self.pool.threads()
+    }
+
+    /// `len` floats to write to, without allocating where a dropped buffer is large enough. They hold whatever was in
+    /// there before.
+    pub fn buffer(&self, len: usize) -> Buffer {
+        Buffer::take(&self.shelves.floats, len, 0.0)
+    }
+
+    /// Where arrays are kept.
+    pub(crate) fn shelves(&self) -> &Shelves {
+        &self.shelves
     }
 
     /// The threads.

@@ -6,6 +6,7 @@
 
 mod attention;
 mod broken;
+mod buffer;
 mod cpu;
 pub mod double;
 mod elementwise;
@@ -28,6 +29,7 @@ mod vectors;
 pub use attention::{AttentionShape, AttentionSpan};
 #[doc(hidden)]
 pub use broken::Breakage;
+pub use buffer::Buffer;
 pub use cpu::{Cpu, CpuError, Isa};
 pub use double::{Llama3Scaling, YarnScaling};
 pub use format::{Encoded, EncodedError, FloatType, Format};

@@ -13,10 +13,12 @@ mod scales;
 mod tests;
 
 pub use activations::Activations;
+pub(crate) use activations::{FineBlock, QuantizedBlock};
 
 use crate::cpu::Cpu;
-use crate::format::{Coded, CodedVisitor, Encoded, FloatType, Format};
+use crate::format::{Encoded, FloatType, Format};
 use crate::lanes::{LANES, Lanes};
+use crate::pool::{ColumnPieces, Columns};
 use half::{bf16, f16};
 use panels::Panels;
 use std::fmt;
@@ -75,47 +77,72 @@ impl Cpu {
     /// # Panics
     /// When the columns of `weights` and `rows` differ, or `out` has another size.
     pub fn matmul(&self, weights: &Matrix, rows: &Activations<'_>, out: &mut [f32]) {
-        assert_eq!(weights.columns, rows.columns(), "columns of {weights:?} and of the rows");
-        assert_eq!(
-            out.len(),
-            rows.len() * weights.rows,
-            "size of the output of {weights:?} times {} rows",
-            rows.len()
-        );
-        if out.is_empty() || self.broken_matmul(weights, rows, out) {
+        self.matmul_each([(weights, out)], rows);
+    }
+
+    /// [`Cpu::matmul`] of the same rows with several matrices, in one parallel section: queries, keys and values, or
+    /// gate and up.
+    ///
+    /// # Panics
+    /// As [`Cpu::matmul`].
+    pub fn matmul_each<const N: usize>(
+        &self,
+        products: [(&Matrix, &mut [f32]); N],
+        rows: &Activations<'_>,
+    ) {
+        for (weights, out) in &products {
+            assert_eq!(weights.columns, rows.columns(), "columns of {weights:?} and of the rows");
+            let expected = rows.len() * weights.rows;
+            assert_eq!(out.len(), expected, "size of the output of {weights:?} times {} rows", rows.len());
+        }
+        let weights = products.each_ref().map(|(weights, _)| *weights);
+        let mut outs = products.map(|(_, out)| out);
+        let mut pairs = weights.iter().zip(&mut outs);
+        if self.breakage.is_some() && pairs.all(|(weights, out)| self.broken_matmul(weights, rows, out)) {
             return;
         }
-        if let Format::Float(float) = weights.format {
-            match float {
-                FloatType::F32 => float::multiply::<f32>(self, weights, rows, out),
-                FloatType::F16 => float::multiply::<f16>(self, weights, rows, out),
-                FloatType::Bf16 => float::multiply::<bf16>(self, weights, rows, out),
-            }
-        } else {
-            weights.format.visit_coded(Multiply { cpu: self, weights, rows, out });
+        let row_bytes = weights.map(|weights| weights.prepare(self, rows)).into_iter().max().unwrap_or(0);
+        let per_pass = rows_per_pass(row_bytes);
+        for first_row in (0..rows.len()).step_by(per_pass) {
+            let count = per_pass.min(rows.len() - first_row);
+            let mut of = weights.iter();
+            let parts = outs.each_mut().map(|out| {
+                let weights = of.next().expect("a matrix for every output");
+                let part = &mut out[first_row * weights.rows..(first_row + count) * weights.rows];
+                ColumnPieces { all: part, width: weights.rows, piece: weights.outputs_per_task(self) }
+            });
+            self.pool().run_columns(parts, &|which, out| weights[which].multiply(self, rows, first_row, out));
+        }
+    }
+}
+
+impl Matrix {
+    /// Makes the form of `rows` that products with this matrix need; returns its bytes for one row.
+    fn prepare(&self, cpu: &Cpu, rows: &Activations<'_>) -> usize {
+        match self.format.visit_coded(integer::Prepare { cpu, rows }) {
+            Some(bytes) => bytes,
+            None => size_of::<f32>() * self.columns,
         }
     }
 
-    /// Panels that one task takes: a task for each thread, since the pool would give a thread its tasks in one stretch
-    /// anyway.
-    fn panels_per_task(&self, panels: usize) -> usize {
-        panels.div_ceil(self.threads()).max(1)
+    /// The outputs in `out`, whole pairs of panels but for the last, of rows from `first_row` on. The rows are prepared.
+    fn multiply(&self, cpu: &Cpu, rows: &Activations<'_>, first_row: usize, out: Columns<'_, f32>) {
+        match self.format {
+            Format::Float(FloatType::F32) => float::multiply::<f32>(cpu, self, rows, first_row, out),
+            Format::Float(FloatType::F16) => float::multiply::<f16>(cpu, self, rows, first_row, out),
+            Format::Float(FloatType::Bf16) => float::multiply::<bf16>(cpu, self, rows, first_row, out),
+            format => {
+                format.visit_coded(integer::Multiply { cpu, weights: self, rows, first_row, out });
+            }
+        }
     }
-}
 
-/// The product with an integer-coded matrix.
-struct Multiply<'a, 'o> {
-    cpu: &'a Cpu,
-    weights: &'a Matrix,
-    rows: &'a Activations<'a>,
-    out: &'o mut [f32],
-}
-
-impl CodedVisitor for Multiply<'_, '_> {
-    type Output = ();
-
-    fn visit<F: Coded>(self) {
-        integer::multiply::<F>(self.cpu, self.weights, self.rows, self.out);
+    /// Outputs that one task computes: pairs of panels, several tasks a thread, so that a thread that is held up
+    /// leaves little to wait for.
+    fn outputs_per_task(&self, cpu: &Cpu) -> usize {
+        const TASKS_PER_THREAD: usize = 4;
+        let tasks = if cpu.threads() == 1 { 1 } else { TASKS_PER_THREAD * cpu.threads() };
+        (self.rows.div_ceil(2 * LANES).div_ceil(tasks) * 2 * LANES).max(2 * LANES)
     }
 }
 

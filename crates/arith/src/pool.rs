@@ -13,7 +13,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use split::Columns;
+pub(crate) use split::{ColumnPieces, Columns};
 
 use signal::{Patience, Signal};
 use std::fmt;

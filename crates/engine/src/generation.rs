@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use samebit_arith::{Cpu, KvType};
+use samebit_arith::{Buffer, Cpu, KvType};
 use samebit_models::{LogitRows, Model, SequenceState, Span, Taps, TokenId};
 
 use crate::identity::LogitsChain;
@@ -155,7 +155,7 @@ impl Sequence {
         cpu: &Cpu,
         tokens: &[u32],
         logits: LogitRows,
-    ) -> Result<Vec<f32>, EngineError> {
+    ) -> Result<Buffer, EngineError> {
         let ids: Vec<TokenId> = tokens.iter().map(|id| TokenId(*id)).collect();
         let span = Span { state: &mut self.state, tokens: &ids, logits };
         let outputs = model.forward(cpu, &mut [span], Taps::default())?;
@@ -231,9 +231,9 @@ fn prefill(
     sequence: &mut Sequence,
     request: &Request,
     observer: &mut dyn Observer,
-) -> Result<Option<Vec<f32>>, EngineError> {
+) -> Result<Option<Buffer>, EngineError> {
     let total = request.prompt.len();
-    let mut logits = Vec::new();
+    let mut logits = Buffer::default();
     let mut done = sequence.ids.len();
     for chunk in request.prompt[done..].chunks(request.prefill_chunk) {
         if observer.cancelled() {

@@ -6,7 +6,7 @@
 mod outputs;
 mod pass;
 
-use samebit_arith::Cpu;
+use samebit_arith::{Buffer, Cpu};
 
 pub use outputs::{Outputs, RouterPicks};
 pub(crate) use pass::Pass;
@@ -61,7 +61,7 @@ pub struct Taps {
 pub(crate) trait Blocks: std::fmt::Debug + Send + Sync {
     /// Turns embedded rows `[rows, hidden]` into the residual stream after the last block, and calls
     /// [`Pass::end_of_block`] after each.
-    fn forward(&self, pass: &mut Pass<'_, '_>, x: &mut Vec<f32>);
+    fn forward(&self, pass: &mut Pass<'_, '_>, x: &mut [f32]);
 }
 
 impl Model {
@@ -85,8 +85,8 @@ impl Model {
 
         let all_hidden = taps.hidden.then(|| self.norm.forward(cpu, &x));
         let picked_rows = match &all_hidden {
-            Some(all) => gather(all, hidden, &wanted),
-            None => self.norm.forward(cpu, &gather(&x, hidden, &wanted)),
+            Some(all) => gather(cpu, all, hidden, &wanted),
+            None => self.norm.forward(cpu, &gather(cpu, &x, hidden, &wanted)),
         };
         Ok(Outputs {
             logits: self.head.forward(cpu, &picked_rows),
@@ -150,10 +150,10 @@ impl Model {
 }
 
 /// The given rows below each other.
-fn gather(x: &[f32], width: usize, rows: &[usize]) -> Vec<f32> {
-    let mut out = Vec::with_capacity(rows.len() * width);
-    for &row in rows {
-        out.extend_from_slice(&x[row * width..(row + 1) * width]);
+fn gather(cpu: &Cpu, x: &[f32], width: usize, rows: &[usize]) -> Buffer {
+    let mut out = cpu.buffer(rows.len() * width);
+    for (out, &row) in out.chunks_exact_mut(width).zip(rows) {
+        out.copy_from_slice(&x[row * width..(row + 1) * width]);
     }
     out
 }

@@ -1,10 +1,11 @@
 //! The rows that meet a weight matrix: as they are, and in 16-bit integers (PLAN.md section 2).
 
+use crate::buffer::{Buffer, Shelf};
 use crate::cpu::Cpu;
 use crate::format::BLOCK;
 use crate::lanes::{Kernel, LANES, Lanes, RowBlock};
 use std::borrow::Cow;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Rows that are stored together: block by block, so that a kernel reads one stream.
 pub(super) const TILE: usize = 8;
@@ -78,7 +79,7 @@ impl<'a> Activations<'a> {
     /// The integer form. `columns` is a multiple of 32, as all integer-coded matrices have it.
     pub(super) fn quantized(&self, cpu: &Cpu) -> &Tiled<QuantizedBlock> {
         self.quantized.get_or_init(|| match &self.source {
-            Some((source, rows)) => source.quantized(cpu).select(rows),
+            Some((source, rows)) => source.quantized(cpu).select(rows, &cpu.shelves().quantized),
             None => Tiled::quantize(cpu, &self.rows, self.columns),
         })
     }
@@ -86,7 +87,7 @@ impl<'a> Activations<'a> {
     /// What the integer form leaves over.
     pub(super) fn fine(&self, cpu: &Cpu) -> &Tiled<FineBlock> {
         self.fine.get_or_init(|| match &self.source {
-            Some((source, rows)) => source.fine(cpu).select(rows),
+            Some((source, rows)) => source.fine(cpu).select(rows, &cpu.shelves().fine),
             None => self.quantized(cpu).fine(cpu, &self.rows, self.columns),
         })
     }
@@ -95,7 +96,7 @@ impl<'a> Activations<'a> {
 /// One block of one row: integers, their scale, and what offsets and zero points need of their sums.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct QuantizedBlock {
+pub(crate) struct QuantizedBlock {
     pub(super) row: RowBlock,
     /// The value of an integer.
     pub(super) scale: f32,
@@ -108,7 +109,7 @@ pub(super) struct QuantizedBlock {
 /// Of the exact sum `X` of some integers.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct Sums {
+pub(crate) struct Sums {
     /// `-X`, to start products at `-z X`.
     pub(super) negated: i32,
     /// `scale * float(X)`, which offsets multiply.
@@ -131,7 +132,7 @@ impl QuantizedBlock {
 /// What one block of one row has beyond its integers, in 256ths of an integer.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct FineBlock {
+pub(crate) struct FineBlock {
     pub(super) plane: [i8; BLOCK],
     /// Of the block with its fine part: `negated` counts 256ths, `scaled` is the sum of both parts.
     pub(super) sums: Sums,
@@ -147,7 +148,7 @@ pub(super) struct Tiled<B> {
     rows: usize,
     /// Of one row.
     blocks: usize,
-    data: Vec<B>,
+    data: Buffer<B>,
 }
 
 /// Some rows of one tile.
@@ -169,7 +170,9 @@ impl<'a, B> TileRows<'a, B> {
 
 impl Tiled<QuantizedBlock> {
     fn quantize(cpu: &Cpu, rows: &[f32], columns: usize) -> Self {
-        let mut tiled = Self::filled(QuantizedBlock::ZERO, rows.len() / columns.max(1), columns / BLOCK);
+        let (rows_of_all, blocks) = (rows.len() / columns.max(1), columns / BLOCK);
+        let data = Buffer::take(&cpu.shelves().quantized, rows_of_all * blocks, QuantizedBlock::ZERO);
+        let mut tiled = Self { rows: rows_of_all, blocks, data };
         tiled.each_tile(cpu, rows, columns, &|_, rows, out| {
             cpu.isa().run(QuantizeTile { rows, columns, out });
         });
@@ -178,7 +181,8 @@ impl Tiled<QuantizedBlock> {
 
     /// What these integers leave of `rows`, which they came from.
     fn fine(&self, cpu: &Cpu, rows: &[f32], columns: usize) -> Tiled<FineBlock> {
-        let mut tiled = Tiled::filled(FineBlock::ZERO, self.rows, self.blocks);
+        let data = Buffer::take(&cpu.shelves().fine, self.data.len(), FineBlock::ZERO);
+        let mut tiled = Tiled { rows: self.rows, blocks: self.blocks, data };
         tiled.each_tile(cpu, rows, columns, &|first, rows, out| {
             let quantized = &self.data[first..first + out.len()];
             cpu.isa().run(RefineTile { rows, columns, quantized, out });
@@ -191,10 +195,6 @@ impl Tiled<QuantizedBlock> {
 type TileTask<'a, B> = dyn Fn(usize, &[f32], &mut [B]) + Sync + 'a;
 
 impl<B: Copy + Send> Tiled<B> {
-    fn filled(block: B, rows: usize, blocks: usize) -> Self {
-        Self { rows, blocks, data: vec![block; rows * blocks] }
-    }
-
     /// Calls `task(first block, rows, blocks)` for every tile, on all threads.
     fn each_tile(&mut self, cpu: &Cpu, rows: &[f32], columns: usize, task: &TileTask<'_, B>) {
         let (tile, piece) = (TILE * columns, TILE * self.blocks.max(1));
@@ -219,12 +219,17 @@ impl<B: Copy + Send> Tiled<B> {
         }
     }
 
-    fn select(&self, rows: &[u32]) -> Self {
-        let mut data = Vec::with_capacity(rows.len() * self.blocks);
-        for tile in rows.chunks(TILE) {
-            let sources: Vec<_> = tile.iter().map(|&from| self.rows_from(from as usize)).collect();
-            for block in 0..self.blocks {
-                data.extend(sources.iter().map(|source| source.blocks::<1>(block)[0]));
+    fn select(&self, rows: &[u32], shelf: &Arc<Shelf<B>>) -> Self {
+        let filler = self.data.first().copied();
+        let mut data = filler.map_or_else(Buffer::default, |filler| {
+            Buffer::take(shelf, rows.len() * self.blocks, filler)
+        });
+        for (tile, rows) in data.chunks_mut((TILE * self.blocks).max(1)).zip(rows.chunks(TILE)) {
+            for (index, &from) in rows.iter().enumerate() {
+                let source = self.rows_from(from as usize);
+                for block in 0..self.blocks {
+                    tile[block * rows.len() + index] = source.blocks::<1>(block)[0];
+                }
             }
         }
         Self { rows: rows.len(), blocks: self.blocks, data }

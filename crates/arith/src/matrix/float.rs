@@ -5,7 +5,7 @@
 use super::activations::Activations;
 use super::layout::Stored;
 use super::panels::Panels;
-use super::{Matrix, panel_count, rows_per_pass, store_outputs};
+use super::{Matrix, panel_count, store_outputs};
 use crate::cpu::Cpu;
 use crate::format::{BLOCK, Encoded, Format};
 use crate::lanes::{Kernel, LANES, Lanes};
@@ -40,18 +40,17 @@ fn pack_elements<const BYTES: usize>(cpu: &Cpu, weights: &Encoded<'_>) -> Panels
     panels
 }
 
-/// `weights` times `rows` into `out`.
-pub(super) fn multiply<S: Stored>(cpu: &Cpu, weights: &Matrix, rows: &Activations<'_>, out: &mut [f32]) {
+/// `weights` times `rows` from `first_row` on into `out`.
+pub(super) fn multiply<S: Stored>(
+    cpu: &Cpu,
+    weights: &Matrix,
+    rows: &Activations<'_>,
+    first_row: usize,
+    out: Columns<'_, f32>,
+) {
     debug_assert!(matches!(weights.format, Format::Float(float) if float.bytes() == S::BYTES));
-    let columns = weights.columns;
-    let per_pass = rows_per_pass(size_of::<f32>() * columns);
-    let piece = LANES * cpu.panels_per_task(panel_count(weights.rows));
-    for (pass, out) in out.chunks_mut(per_pass * weights.rows).enumerate() {
-        let rows = &rows.rows()[pass * per_pass * columns..];
-        cpu.pool().run_columns(out, weights.rows, piece, &|_, out| {
-            cpu.isa().run(Product::<S> { weights, rows, out, stored: PhantomData });
-        });
-    }
+    let rows = &rows.rows()[first_row * weights.columns..];
+    cpu.isa().run(Product::<S> { weights, rows, out, stored: PhantomData });
 }
 
 /// Some panels of a matrix times some rows.

@@ -8,7 +8,7 @@ use super::activations::{FINE, FineBlock, QuantizedBlock, Sums, TileRows, Tiled}
 use super::layout::{CodeLayout, LINES, ScaleLayout, Steps};
 use super::panels::Panels;
 use super::scales::{PanelScales, SpreadScales, StoredScales, spread};
-use super::{Activations, Matrix, panel_count, rows_per_pass, store_outputs};
+use super::{Activations, Matrix, panel_count, store_outputs};
 use crate::cpu::Cpu;
 use crate::format::{BLOCK, Coded, CodedVisitor, Encoded, Row};
 use crate::lanes::{Kernel, LANES, LINE, Lanes};
@@ -70,57 +70,74 @@ fn pack_codes<F: Coded>(rows: &[Row<'_>], out: &mut [u8]) {
     }
 }
 
-/// `weights` times `rows` into `out`.
-pub(super) fn multiply<F: Coded>(
-    cpu: &Cpu,
-    weights: &Matrix,
-    activations: &Activations<'_>,
-    out: &mut [f32],
-) {
-    let rows = activations.quantized(cpu);
-    let fine = F::Steps::FINE.then(|| activations.fine(cpu));
-    let wide = weights.format.wide();
-    let groups = groups::<F>(weights.columns, wide);
-    let per_pass = rows_per_pass(rows.row_bytes() + fine.map_or(0, Tiled::row_bytes));
-    // Whole pairs, so that only the last panel of the matrix can lack a partner.
-    let piece = LANES * PANELS * cpu.panels_per_task(panel_count(weights.rows).div_ceil(PANELS));
-    for (pass, out) in out.chunks_mut(per_pass * weights.rows).enumerate() {
-        cpu.pool().run_columns(out, weights.rows, piece, &|_, mut out| {
-            let mut spreads: [Vec<[f32; LANES]>; PANELS] = Default::default();
-            for first in (0..out.count()).step_by(PANELS * LANES) {
-                let stored = std::array::from_fn::<_, PANELS, _>(|p| {
-                    // A last panel without a partner is its own, and the second result is dropped.
-                    let index = ((out.first() + first) / LANES + p).min(panel_count(weights.rows) - 1);
-                    weights.panels.panel(index).split_at(scale_bytes::<F>(groups))
-                });
-                let next = (out.first() + first) / LANES + PANELS;
-                let meeting = Meeting {
-                    next: weights.panels.panels(next, PANELS),
-                    wide,
-                    levels: F::LEVELS.unwrap_or(&[0; 16]),
-                    zero_bits: F::ZERO_BITS,
-                    rows,
-                    fine,
-                    first_row: pass * per_pass,
-                    first_output: first,
-                };
-                if out.rows() == 1 {
-                    let panels = stored.map(|(scales, codes)| {
-                        Panel { scales: StoredScales::<F::Scales>::new(scales), codes }
-                    });
-                    cpu.isa().run(Product::<F::Layout, F::Steps, _>::new(panels, meeting, &mut out));
-                } else {
-                    for (spreads, (stored, _)) in spreads.iter_mut().zip(stored) {
-                        spread::<F::Scales, F::Steps>(cpu.isa(), stored, groups, spreads);
-                    }
-                    let panels = std::array::from_fn(|p| Panel {
-                        scales: SpreadScales::<F::Steps>::new(&spreads[p]),
-                        codes: stored[p].1,
-                    });
-                    cpu.isa().run(Product::<F::Layout, F::Steps, _>::new(panels, meeting, &mut out));
+/// Makes the integer form of `rows` that products with a format need; returns its bytes for one row.
+pub(super) struct Prepare<'a> {
+    pub(super) cpu: &'a Cpu,
+    pub(super) rows: &'a Activations<'a>,
+}
+
+impl CodedVisitor for Prepare<'_> {
+    type Output = usize;
+
+    fn visit<F: Coded>(self) -> usize {
+        let fine = if F::Steps::FINE { self.rows.fine(self.cpu).row_bytes() } else { 0 };
+        self.rows.quantized(self.cpu).row_bytes() + fine
+    }
+}
+
+/// Some outputs of `weights` times `rows` from `first_row` on.
+pub(super) struct Multiply<'a, 'o> {
+    pub(super) cpu: &'a Cpu,
+    pub(super) weights: &'a Matrix,
+    pub(super) rows: &'a Activations<'a>,
+    pub(super) first_row: usize,
+    pub(super) out: Columns<'o, f32>,
+}
+
+impl CodedVisitor for Multiply<'_, '_> {
+    type Output = ();
+
+    fn visit<F: Coded>(mut self) {
+        let Self { cpu, weights, .. } = self;
+        let rows = self.rows.quantized(cpu);
+        let fine = F::Steps::FINE.then(|| self.rows.fine(cpu));
+        let wide = weights.format.wide();
+        let groups = groups::<F>(weights.columns, wide);
+        let lines = groups * if F::Steps::OFFSETS { 2 } else { 1 };
+        let mut spreads = cpu.buffer(if self.out.rows() == 1 { 0 } else { PANELS * lines * LANES });
+        for first in (0..self.out.count()).step_by(PANELS * LANES) {
+            let panel = (self.out.first() + first) / LANES;
+            let stored = std::array::from_fn::<_, PANELS, _>(|p| {
+                // A last panel without a partner is its own, and the second result is dropped.
+                let index = (panel + p).min(panel_count(weights.rows) - 1);
+                weights.panels.panel(index).split_at(scale_bytes::<F>(groups))
+            });
+            let meeting = Meeting {
+                next: weights.panels.panels(panel + PANELS, PANELS),
+                wide,
+                levels: F::LEVELS.unwrap_or(&[0; 16]),
+                zero_bits: F::ZERO_BITS,
+                rows,
+                fine,
+                first_row: self.first_row,
+                first_output: first,
+            };
+            if self.out.rows() == 1 {
+                let panels = stored
+                    .map(|(scales, codes)| Panel { scales: StoredScales::<F::Scales>::new(scales), codes });
+                cpu.isa().run(Product::<F::Layout, F::Steps, _>::new(panels, meeting, &mut self.out));
+            } else {
+                let spreads = spreads.as_chunks_mut().0;
+                for (spreads, (stored, _)) in spreads.chunks_exact_mut(lines).zip(stored) {
+                    spread::<F::Scales, F::Steps>(cpu.isa(), stored, spreads);
                 }
+                let panels = std::array::from_fn(|p| Panel {
+                    scales: SpreadScales::<F::Steps>::new(&spreads[p * lines..(p + 1) * lines]),
+                    codes: stored[p].1,
+                });
+                cpu.isa().run(Product::<F::Layout, F::Steps, _>::new(panels, meeting, &mut self.out));
             }
-        });
+        }
     }
 }
 

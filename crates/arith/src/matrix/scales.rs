@@ -85,14 +85,8 @@ impl<T: Steps> PanelScales for SpreadScales<'_, T> {
     }
 }
 
-/// Spreads the scales of the `groups` groups of a panel into `out`.
-pub(super) fn spread<S: ScaleLayout, T: Steps>(
-    isa: Isa,
-    stored: &[u8],
-    groups: usize,
-    out: &mut Vec<[f32; LANES]>,
-) {
-    out.resize(groups * if T::OFFSETS { 2 } else { 1 }, [0.0; LANES]);
+/// Spreads the scales of the groups of a panel into `out`: sixteen a group, and sixteen offsets if it has them.
+pub(super) fn spread<S: ScaleLayout, T: Steps>(isa: Isa, stored: &[u8], out: &mut [[f32; LANES]]) {
     isa.run(Spread::<S, T> { stored, out, layout: PhantomData });
 }
 

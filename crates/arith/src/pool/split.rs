@@ -42,30 +42,46 @@ impl Pool {
         });
     }
 
-    /// Cuts a row-major matrix with rows of `width` into column ranges of `piece` (the last may be narrower) and calls
-    /// `task(index, columns)` for each.
+    /// Cuts row-major matrices of equally many rows into column ranges and calls `task(which matrix, columns)` for
+    /// each, those of the first matrix first.
     ///
     /// # Panics
-    /// When `piece` is 0, `all` is not whole rows, or a task panics.
-    pub(crate) fn run_columns<T: Send>(
+    /// When a piece is 0, a matrix is not whole rows, or a task panics.
+    pub(crate) fn run_columns<T: Send, const N: usize>(
         &self,
-        all: &mut [T],
-        width: usize,
-        piece: usize,
+        matrices: [ColumnPieces<'_, T>; N],
         task: &(dyn Fn(usize, Columns<'_, T>) + Sync),
     ) {
-        assert!(piece > 0, "column ranges of no columns");
-        if all.is_empty() {
-            return;
-        }
-        assert!(width > 0 && all.len().is_multiple_of(width), "{} elements in rows of {width}", all.len());
-        let (start, rows) = (Start(all.as_mut_ptr()), all.len() / width);
-        self.run(width.div_ceil(piece), &|index| {
-            let first = index * piece;
-            let count = piece.min(width - first);
-            task(index, Columns { start: start.get(), rows, width, first, count, all: PhantomData });
+        let all = matrices.map(|ColumnPieces { all, width, piece }| {
+            assert!(piece > 0, "column ranges of no columns");
+            assert!(
+                all.is_empty() || (width > 0 && all.len().is_multiple_of(width)),
+                "{} elements in rows of {width}",
+                all.len()
+            );
+            let (rows, pieces) =
+                if all.is_empty() { (0, 0) } else { (all.len() / width, width.div_ceil(piece)) };
+            (Start(all.as_mut_ptr()), rows, width, piece, pieces)
+        });
+        self.run(all.iter().map(|(.., pieces)| pieces).sum(), &|mut index| {
+            for (which, (start, rows, width, piece, pieces)) in all.iter().enumerate() {
+                if index < *pieces {
+                    let first = index * piece;
+                    let count = *piece.min(&(width - first));
+                    let (start, rows, width) = (start.get(), *rows, *width);
+                    return task(which, Columns { start, rows, width, first, count, all: PhantomData });
+                }
+                index -= pieces;
+            }
         });
     }
+}
+
+/// A row-major matrix with rows of `width`, to be cut into ranges of `piece` columns (the last may be narrower).
+pub(crate) struct ColumnPieces<'a, T> {
+    pub(crate) all: &'a mut [T],
+    pub(crate) width: usize,
+    pub(crate) piece: usize,
 }
 
 /// The columns `first .. first + count` of every row of a row-major matrix, writable.

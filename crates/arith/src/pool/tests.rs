@@ -1,4 +1,4 @@
-use super::Pool;
+use super::{ColumnPieces, Pool};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Barrier, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -176,27 +176,34 @@ fn pieces_cover_everything_once() {
     }
 }
 
+/// `all` in rows of `width`, cut into ranges of `piece` columns.
+fn pieces(all: &mut [usize], width: usize, piece: usize) -> ColumnPieces<'_, usize> {
+    ColumnPieces { all, width, piece }
+}
+
 #[test]
 fn columns_cover_everything_once() {
     let pool = Pool::new(3).unwrap();
     for (rows, width) in [(0, 5), (1, 1), (3, 16), (4, 37)] {
         for piece in [1, 5, 16, 64] {
             let mut all = vec![0; rows * width];
-            pool.run_columns(&mut all, width, piece, &|index, mut columns| {
-                assert_eq!(columns.first(), index * piece);
+            let mut others = vec![0; rows * 11];
+            pool.run_columns([pieces(&mut all, width, piece), pieces(&mut others, 11, 4)], &|which, mut columns| {
                 for row in 0..columns.rows() {
                     let (first, count) = (columns.first(), columns.count());
                     let part = columns.row(row);
                     assert_eq!(part.len(), count);
                     for (k, element) in part.iter_mut().enumerate() {
-                        *element += row * width + first + k + 1;
+                        *element += which * 10_000 + row * [width, 11][which] + first + k + 1;
                     }
                 }
             });
-            assert!(
-                all.iter().enumerate().all(|(k, element)| *element == k + 1),
-                "{rows} x {width} by {piece}"
-            );
+            for (which, all) in [all, others].iter().enumerate() {
+                assert!(
+                    all.iter().enumerate().all(|(k, element)| *element == which * 10_000 + k + 1),
+                    "matrix {which} of {rows} x {width} by {piece}"
+                );
+            }
         }
     }
 }
@@ -205,11 +212,11 @@ fn columns_cover_everything_once() {
 #[should_panic(expected = "row 2 of 2")]
 fn a_row_that_is_not_there() {
     let pool = Pool::new(1).unwrap();
-    pool.run_columns(&mut [0; 8], 4, 2, &|_, mut columns| columns.row(2).fill(1));
+    pool.run_columns([pieces(&mut [0; 8], 4, 2)], &|_, mut columns| columns.row(2).fill(1));
 }
 
 #[test]
 #[should_panic(expected = "7 elements in rows of 4")]
 fn columns_of_ragged_rows() {
-    Pool::new(1).unwrap().run_columns(&mut [0; 7], 4, 2, &|_, _| ());
+    Pool::new(1).unwrap().run_columns([pieces(&mut [0; 7], 4, 2)], &|_, _| ());
 }

@@ -279,7 +279,7 @@ struct Gemma3Blocks {
 }
 
 impl Blocks for Gemma3Blocks {
-    fn forward(&self, pass: &mut Pass<'_, '_>, x: &mut Vec<f32>) {
+    fn forward(&self, pass: &mut Pass<'_, '_>, x: &mut [f32]) {
         let cpu = pass.cpu();
         let global = pass.angles(&self.global_rope);
         let local = pass.angles(&self.local_rope);

@@ -166,7 +166,7 @@ struct PreNormBlocks {
 }
 
 impl Blocks for PreNormBlocks {
-    fn forward(&self, pass: &mut Pass<'_, '_>, x: &mut Vec<f32>) {
+    fn forward(&self, pass: &mut Pass<'_, '_>, x: &mut [f32]) {
         let cpu = pass.cpu();
         let angles = pass.angles(&self.rope);
         for (layer, block) in self.blocks.iter().enumerate() {

@@ -1,16 +1,18 @@
 //! What a pass returns.
 
+use samebit_arith::Buffer;
+
 /// Logits, and what was recorded on the way.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outputs {
     /// Logits `[rows that wanted them, vocabulary]`, spans in order, rows in the order asked for.
-    pub logits: Vec<f32>,
+    pub logits: Buffer,
     /// Number of token ids.
     pub vocabulary: usize,
     /// For each row of logits, which row of the whole batch it belongs to.
     pub rows: Vec<usize>,
     /// With [`crate::Taps::hidden`]: what the head reads (after the last norm), `[rows of the batch, hidden]`.
-    pub hidden: Option<Vec<f32>>,
+    pub hidden: Option<Buffer>,
     /// With [`crate::Taps::layers`]: the residual stream after each block, `[rows of the batch, hidden]`; else empty.
     pub layers: Vec<Vec<f32>>,
     /// With [`crate::Taps::layers`]: per block, what its router picked; `None` where there is no router; else empty.

@@ -1,6 +1,6 @@
 //! What blocks see of a pass.
 
-use samebit_arith::{AttentionShape, AttentionSpan, Cpu, RopeAngles, RopeFrequencies};
+use samebit_arith::{AttentionShape, AttentionSpan, Buffer, Cpu, RopeAngles, RopeFrequencies};
 
 use super::{RouterPicks, Span, Taps};
 use crate::state::LayerState;
@@ -45,7 +45,7 @@ impl<'a, 's> Pass<'a, 's> {
         queries: &[f32],
         keys: &[f32],
         values: &[f32],
-    ) -> Vec<f32> {
+    ) -> Buffer {
         let (key_width, value_width) = (shape.kv.key_width(), shape.kv.value_width());
         let mut first = 0;
         let mut spans = Vec::with_capacity(self.spans.len());
@@ -60,7 +60,7 @@ impl<'a, 's> Pass<'a, 's> {
             spans.push(AttentionSpan { first_position, rows, pages });
             first += rows;
         }
-        let mut out = vec![0.0; first * shape.heads * shape.kv.value_dim];
+        let mut out = self.cpu.buffer(first * shape.heads * shape.kv.value_dim);
         self.cpu.attention(shape, queries, &spans, &mut out);
         out
     }

@@ -1,6 +1,6 @@
 //! Grouped-query attention over stored keys and values.
 
-use samebit_arith::{Activations, AttentionShape, KvShape, RopeAngles, RopeLayout};
+use samebit_arith::{Activations, AttentionShape, Buffer, KvShape, RopeAngles, RopeLayout};
 
 use super::{Linear, RmsNorm};
 use crate::ModelError;
@@ -110,13 +110,12 @@ impl Attention {
         layer: usize,
         x: &[f32],
         angles: &RopeAngles,
-    ) -> Vec<f32> {
+    ) -> Buffer {
         let cpu = pass.cpu();
         let KvShape { kv_heads, key_dim, .. } = self.shape.kv;
         let input = Activations::new(x, self.query.inputs());
-        let mut queries = self.query.forward(cpu, &input);
-        let mut keys = self.key.forward(cpu, &input);
-        let values = self.value.forward(cpu, &input);
+        let [mut queries, mut keys, values] =
+            Linear::forward_each(cpu, [&self.query, &self.key, &self.value], &input);
         if let Some((query_norm, key_norm)) = &self.head_norms {
             query_norm.in_place(cpu, &mut queries);
             key_norm.in_place(cpu, &mut keys);
@@ -124,6 +123,6 @@ impl Attention {
         cpu.rope(&mut queries, self.shape.heads, key_dim, angles, self.rope_layout);
         cpu.rope(&mut keys, kv_heads, key_dim, angles, self.rope_layout);
         let mixed = pass.attend(layer, &self.shape, &queries, &keys, &values);
-        self.output.forward(cpu, &Activations::new(&mixed, self.output.inputs()))
+        self.output.forward(cpu, &Activations::new(&mixed[..], self.output.inputs()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use samebit_arith::Cpu;
+use samebit_arith::{Buffer, Cpu};
 use samebit_checkpoint::{Checkpoint, CheckpointError};
 
 use crate::TokenId;
@@ -36,9 +36,9 @@ impl Embedding {
         &self,
         cpu: &Cpu,
         tokens: impl ExactSizeIterator<Item = &'t TokenId>,
-    ) -> Result<Vec<f32>, CheckpointError> {
+    ) -> Result<Buffer, CheckpointError> {
         let table = self.checkpoint.matrix_of(&self.name, self.vocabulary, self.hidden)?.encoded();
-        let mut out = vec![0.0; tokens.len() * self.hidden];
+        let mut out = cpu.buffer(tokens.len() * self.hidden);
         for (token, row) in tokens.zip(out.chunks_exact_mut(self.hidden)) {
             table.dequantize_row(token.0 as usize, row);
         }

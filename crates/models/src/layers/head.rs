@@ -1,6 +1,6 @@
 //! From hidden rows to logits.
 
-use samebit_arith::{Activations, Cpu, Matrix};
+use samebit_arith::{Activations, Buffer, Cpu, Matrix};
 
 /// The output projection, which may be the embedding's table.
 #[derive(Debug)]
@@ -16,9 +16,9 @@ impl Head {
     }
 
     /// Logits `[rows, vocabulary]` of normed rows `[rows, hidden]`.
-    pub(crate) fn forward(&self, cpu: &Cpu, hidden: &[f32]) -> Vec<f32> {
+    pub(crate) fn forward(&self, cpu: &Cpu, hidden: &[f32]) -> Buffer {
         let input = Activations::new(hidden, self.weight.columns());
-        let mut logits = vec![0.0; input.len() * self.weight.rows()];
+        let mut logits = cpu.buffer(input.len() * self.weight.rows());
         cpu.matmul(&self.weight, &input, &mut logits);
         if let Some(cap) = self.soft_cap {
             cpu.soft_cap(&mut logits, cap);

@@ -1,6 +1,6 @@
 //! Dense feed-forward blocks.
 
-use samebit_arith::{Activations, Cpu};
+use samebit_arith::{Activations, Buffer, Cpu};
 
 use super::Linear;
 use crate::ModelError;
@@ -69,11 +69,10 @@ impl GatedMlp {
     }
 
     /// Rows `[rows, hidden]` from rows `[rows, hidden]`.
-    pub(crate) fn forward(&self, cpu: &Cpu, x: &[f32]) -> Vec<f32> {
+    pub(crate) fn forward(&self, cpu: &Cpu, x: &[f32]) -> Buffer {
         let input = Activations::new(x, self.gate.inputs());
-        let mut inner = self.gate.forward(cpu, &input);
-        let up = self.up.forward(cpu, &input);
+        let [mut inner, up] = Linear::forward_each(cpu, [&self.gate, &self.up], &input);
         self.activation.gate(cpu, &mut inner, &up);
-        self.down.forward(cpu, &Activations::new(&inner, self.down.inputs()))
+        self.down.forward(cpu, &Activations::new(&inner[..], self.down.inputs()))
     }
 }

@@ -1,6 +1,6 @@
 //! Routed experts.
 
-use samebit_arith::{Activations, Cpu, Matrix, top_k};
+use samebit_arith::{Activations, Buffer, Cpu, Matrix, top_k};
 
 use super::{Activation, Linear};
 use crate::ModelError;
@@ -89,7 +89,7 @@ impl Experts {
     }
 
     /// Rows `[rows, hidden]` from rows `[rows, hidden]`.
-    pub(crate) fn forward(&self, pass: &mut Pass<'_, '_>, layer: usize, x: &[f32]) -> Vec<f32> {
+    pub(crate) fn forward(&self, pass: &mut Pass<'_, '_>, layer: usize, x: &[f32]) -> Buffer {
         let cpu = pass.cpu();
         let ExpertsShape { hidden, picked, .. } = self.shape;
         let input = Activations::new(x, hidden);
@@ -97,7 +97,7 @@ impl Experts {
         pass.picked(layer, picked, &routing.ids);
 
         // Every expert reads its weights once, for all rows that picked it.
-        let mut outputs = vec![0.0; routing.ids.len() * hidden];
+        let mut outputs = cpu.buffer(routing.ids.len() * hidden);
         for (id, expert) in self.experts.iter().enumerate() {
             let places: Vec<usize> =
                 (0..routing.ids.len()).filter(|&at| routing.ids[at] as usize == id).collect();
@@ -111,7 +111,8 @@ impl Experts {
             }
         }
 
-        let mut mixed = vec![0.0; x.len()];
+        let mut mixed = cpu.buffer(x.len());
+        mixed.fill(0.0);
         for (row, mixed) in mixed.chunks_exact_mut(hidden).enumerate() {
             for at in row * picked..(row + 1) * picked {
                 cpu.add_scaled(mixed, routing.weights[at], &outputs[at * hidden..(at + 1) * hidden]);
@@ -142,14 +143,13 @@ impl Experts {
 }
 
 impl Expert {
-    fn forward(&self, cpu: &Cpu, input: &Activations<'_>, activation: Activation) -> Vec<f32> {
-        let mut inner = vec![0.0; input.len() * self.gate.rows()];
-        cpu.matmul(&self.gate, input, &mut inner);
-        let mut up = vec![0.0; inner.len()];
-        cpu.matmul(&self.up, input, &mut up);
+    fn forward(&self, cpu: &Cpu, input: &Activations<'_>, activation: Activation) -> Buffer {
+        let mut inner = cpu.buffer(input.len() * self.gate.rows());
+        let mut up = cpu.buffer(inner.len());
+        cpu.matmul_each([(&self.gate, &mut inner), (&self.up, &mut up)], input);
         activation.gate(cpu, &mut inner, &up);
-        let mut out = vec![0.0; input.len() * self.down.rows()];
-        cpu.matmul(&self.down, &Activations::new(&inner, self.down.columns()), &mut out);
+        let mut out = cpu.buffer(input.len() * self.down.rows());
+        cpu.matmul(&self.down, &Activations::new(&inner[..], self.down.columns()), &mut out);
         out
     }
 }

@@ -1,6 +1,6 @@
 //! RMS norms.
 
-use samebit_arith::Cpu;
+use samebit_arith::{Buffer, Cpu};
 
 use crate::ModelError;
 use crate::weights::Weights;
@@ -38,8 +38,8 @@ impl RmsNorm {
     }
 
     /// Normed rows.
-    pub(crate) fn forward(&self, cpu: &Cpu, x: &[f32]) -> Vec<f32> {
-        let mut out = vec![0.0; x.len()];
+    pub(crate) fn forward(&self, cpu: &Cpu, x: &[f32]) -> Buffer {
+        let mut out = cpu.buffer(x.len());
         cpu.rms_norm(x, &self.weight, self.epsilon, &mut out);
         out
     }

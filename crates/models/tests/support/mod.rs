@@ -105,7 +105,7 @@ pub fn run_pieces(
     let mut rest = tokens;
     for &piece in pieces {
         let (now, later) = rest.split_at(piece);
-        logits.extend(run(model, cpu, &mut state, now, Taps::default()).logits);
+        logits.extend_from_slice(&run(model, cpu, &mut state, now, Taps::default()).logits);
         rest = later;
     }
     (logits, state)
