@@ -85,11 +85,7 @@ impl Cpu {
     ///
     /// # Panics
     /// As [`Cpu::matmul`].
-    pub fn matmul_each<const N: usize>(
-        &self,
-        products: [(&Matrix, &mut [f32]); N],
-        rows: &Activations<'_>,
-    ) {
+    pub fn matmul_each<const N: usize>(&self, products: [(&Matrix, &mut [f32]); N], rows: &Activations<'_>) {
         for (weights, out) in &products {
             assert_eq!(weights.columns, rows.columns(), "columns of {weights:?} and of the rows");
             let expected = rows.len() * weights.rows;

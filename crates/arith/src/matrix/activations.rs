@@ -221,9 +221,8 @@ impl<B: Copy + Send> Tiled<B> {
 
     fn select(&self, rows: &[u32], shelf: &Arc<Shelf<B>>) -> Self {
         let filler = self.data.first().copied();
-        let mut data = filler.map_or_else(Buffer::default, |filler| {
-            Buffer::take(shelf, rows.len() * self.blocks, filler)
-        });
+        let mut data = filler
+            .map_or_else(Buffer::default, |filler| Buffer::take(shelf, rows.len() * self.blocks, filler));
         for (tile, rows) in data.chunks_mut((TILE * self.blocks).max(1)).zip(rows.chunks(TILE)) {
             for (index, &from) in rows.iter().enumerate() {
                 let source = self.rows_from(from as usize);

@@ -246,9 +246,11 @@ impl<C: CodeLayout, T: Steps, S: PanelScales> Product<'_, '_, C, T, S> {
     ) -> [[L::Float; P]; R] {
         let rows = self.with.rows.rows_from(row);
         let fine = if T::FINE { self.with.fine.map(|fine| fine.rows_from(row)) } else { None };
-        let panels: &[Panel<'_, S>; P] = self.panels[panel..panel + P].try_into().expect("a slice of P panels");
+        let panels: &[Panel<'_, S>; P] =
+            self.panels[panel..panel + P].try_into().expect("a slice of P panels");
         let blocks = panels[0].codes.len() / C::BYTES;
-        let mut next = self.next_lines::<P>(panel, row).chunks(self.with.next.len() / LINE / blocks.max(1) + 1);
+        let mut next =
+            self.next_lines::<P>(panel, row).chunks(self.with.next.len() / LINE / blocks.max(1) + 1);
         let mut sums = [[lanes.splat(0.0); P]; R];
         for block in 0..blocks {
             for line in next.next().unwrap_or(&[]) {

@@ -95,12 +95,7 @@ impl Signal {
 
     /// Calls `task` with each of `0..tasks` on the caller and on those of workers `1..threads` that come in time;
     /// returns what a task threw. One caller at a time.
-    pub(super) fn run(
-        &self,
-        threads: usize,
-        tasks: usize,
-        task: &(dyn Fn(usize) + Sync),
-    ) -> Option<Payload> {
+    pub(super) fn run(&self, threads: usize, tasks: usize, task: &(dyn Fn(usize) + Sync)) -> Option<Payload> {
         debug_assert!((1..=self.own.len().min(MAX_THREADS)).contains(&threads));
         for (thread, own) in self.own[..threads].iter().enumerate() {
             own.next.store(share(tasks, threads, thread).start, Ordering::Relaxed);

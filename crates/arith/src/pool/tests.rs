@@ -1,7 +1,7 @@
 use super::{ColumnPieces, Pool};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Barrier, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -188,16 +188,19 @@ fn columns_cover_everything_once() {
         for piece in [1, 5, 16, 64] {
             let mut all = vec![0; rows * width];
             let mut others = vec![0; rows * 11];
-            pool.run_columns([pieces(&mut all, width, piece), pieces(&mut others, 11, 4)], &|which, mut columns| {
-                for row in 0..columns.rows() {
-                    let (first, count) = (columns.first(), columns.count());
-                    let part = columns.row(row);
-                    assert_eq!(part.len(), count);
-                    for (k, element) in part.iter_mut().enumerate() {
-                        *element += which * 10_000 + row * [width, 11][which] + first + k + 1;
+            pool.run_columns(
+                [pieces(&mut all, width, piece), pieces(&mut others, 11, 4)],
+                &|which, mut columns| {
+                    for row in 0..columns.rows() {
+                        let (first, count) = (columns.first(), columns.count());
+                        let part = columns.row(row);
+                        assert_eq!(part.len(), count);
+                        for (k, element) in part.iter_mut().enumerate() {
+                            *element += which * 10_000 + row * [width, 11][which] + first + k + 1;
+                        }
                     }
-                }
-            });
+                },
+            );
             for (which, all) in [all, others].iter().enumerate() {
                 assert!(
                     all.iter().enumerate().all(|(k, element)| *element == which * 10_000 + k + 1),

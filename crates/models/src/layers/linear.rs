@@ -29,7 +29,8 @@ impl Linear {
     ) -> [Buffer; N] {
         let mut outs = linears.map(|linear| cpu.buffer(input.len() * linear.weight.rows()));
         let mut of = linears.iter();
-        let products = outs.each_mut().map(|out| (&of.next().expect("one for every output").weight, &mut **out));
+        let products =
+            outs.each_mut().map(|out| (&of.next().expect("one for every output").weight, &mut **out));
         cpu.matmul_each(products, input);
         for (linear, out) in linears.iter().zip(&mut outs) {
             if let Some(bias) = &linear.bias {
