@@ -52,6 +52,11 @@ impl Bar {
         self.0.set_position(done);
     }
 
+    /// Shows that one more of the total is done.
+    pub(crate) fn advance(&self) {
+        self.0.inc(1);
+    }
+
     /// Changes the total.
     pub(crate) fn set_total(&self, total: u64) {
         self.0.set_length(total);

@@ -1,14 +1,18 @@
 //! The command line: verbs, flags and their help. What a verb does is in `verbs`.
 
+mod bench;
 mod numbers;
 mod options;
+mod prove;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use bench::BenchArguments;
 pub(crate) use options::{
-    BenchArguments, InfoArguments, ListArguments, LogitsArguments, MachineOptions, OutputOptions,
-    PerplexityArguments, PullArguments, RunArguments, TraceArguments,
+    InfoArguments, ListArguments, LogitsArguments, MachineOptions, OutputOptions, PerplexityArguments,
+    PullArguments, RunArguments, TraceArguments,
 };
+pub(crate) use prove::ProveArguments;
 
 const AFTER_HELP: &str = "\
 MODEL is a .gguf file, a folder with config.json and safetensors, hf:owner/repo[@revision][:file], or a name that
@@ -44,6 +48,8 @@ pub(crate) enum Verb {
     Trace(TraceArguments),
     /// Measure prefill and decode speed, load time and memory
     Bench(BenchArguments),
+    /// Check that the answer is the same, bit for bit, however it is computed, and write receipts
+    Prove(ProveArguments),
     /// Measure the perplexity of a text
     Perplexity(PerplexityArguments),
     /// Fetch a model and verify it

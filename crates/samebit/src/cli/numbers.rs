@@ -50,6 +50,18 @@ impl FromStr for Counts {
     }
 }
 
+/// Numbers of tokens to try one after the other, zero included: `0,512,2048`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Depths(pub(crate) Vec<usize>);
+
+impl FromStr for Depths {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        list(text, "depth", "a number of at least 0").map(Self)
+    }
+}
+
 fn list<T: FromStr>(text: &str, item: &str, expected: &str) -> Result<Vec<T>, String> {
     let length = text.split(',').count();
     if length > LONGEST_LIST {
@@ -83,6 +95,8 @@ mod tests {
         assert_eq!("10,1,1".parse(), Ok(Pieces(vec![10, 1, 1])));
         assert!("10,0,1".parse::<Pieces>().unwrap_err().contains("piece 2"));
         assert_eq!("1,4".parse(), Ok(Counts(vec![1, 4])));
+        assert_eq!("0,512".parse(), Ok(Depths(vec![0, 512])));
+        assert!("-1".parse::<Depths>().unwrap_err().contains("depth 1"));
         assert!("0".parse::<Counts>().is_err() && "4097".parse::<Counts>().is_err());
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use samebit_arith::{Cpu, Isa, KvType};
 use samebit_engine::SamplingOptions;
 
-use super::numbers::{Counts, Pieces, TokenIds};
+use super::numbers::{Pieces, TokenIds};
 
 /// What a model runs on, and how it stores keys and values.
 #[derive(Clone, Debug, Args)]
@@ -225,40 +225,6 @@ pub(crate) struct TraceArguments {
     pub(crate) output: OutputOptions,
 }
 
-/// Flags of `bench`.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct BenchArguments {
-    /// A .gguf file, a folder, hf:owner/repo[@revision][:file], or a listed name
-    pub(crate) model: String,
-    /// Prompt tokens; 0 leaves prefill out
-    #[arg(long, short, value_name = "N", default_value_t = 512)]
-    pub(crate) prompt: usize,
-    /// Tokens to decode in each sequence; 0 leaves decode out
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 128)]
-    pub(crate) generate: usize,
-    /// Tokens already in the context when decode begins
-    #[arg(long, short, value_name = "N", default_value_t = 0)]
-    pub(crate) depth: usize,
-    /// Numbers of threads to try [default: all of this machine]
-    #[arg(long, short, value_name = "1,2", value_parser = str::parse::<Counts>)]
-    pub(crate) threads: Option<Counts>,
-    /// Numbers of sequences that decode together
-    #[arg(long, value_name = "1,4", default_value = "1", value_parser = str::parse::<Counts>)]
-    pub(crate) batch: Counts,
-    /// How often each is measured; medians are shown
-    #[arg(long, short, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
-    pub(crate) repetitions: usize,
-    /// Prompt tokens per forward pass
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = at_least_one)]
-    pub(crate) prefill_chunk: usize,
-    #[command(flatten)]
-    pub(crate) isa: IsaOption,
-    #[command(flatten)]
-    pub(crate) kv: KvOption,
-    #[command(flatten)]
-    pub(crate) output: OutputOptions,
-}
-
 /// Flags of `perplexity`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PerplexityArguments {
@@ -292,11 +258,11 @@ pub(crate) struct ListArguments {
     pub(crate) output: OutputOptions,
 }
 
-fn thread_count(text: &str) -> Result<usize, String> {
+pub(crate) fn thread_count(text: &str) -> Result<usize, String> {
     bounded(text, 1, Cpu::MAX_THREADS)
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
     bounded(text, 1, usize::MAX)
 }
 

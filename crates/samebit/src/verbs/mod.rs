@@ -9,9 +9,12 @@ mod list;
 mod logits;
 mod model;
 mod perplexity;
+mod prove;
 mod pull;
 mod run;
 mod trace;
+
+use std::process::ExitCode;
 
 use serde_json::Value;
 
@@ -19,8 +22,8 @@ use crate::cli::Verb;
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Does what the command line says.
-pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
+/// Does what the command line says, and returns the exit code.
+pub(crate) fn run(verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Logits(arguments) => logits::run(&arguments),
@@ -30,7 +33,10 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Perplexity(arguments) => perplexity::run(&arguments),
         Verb::Pull(arguments) => pull::run(&arguments),
         Verb::List(arguments) => list::run(&arguments),
-    }
+        // The only verb that may do its work and still not end well.
+        Verb::Prove(arguments) => return prove::run(&arguments),
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints one JSON object on standard output.

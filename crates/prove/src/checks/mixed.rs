@@ -1,0 +1,60 @@
+//! `mixed`: random combinations of everything that must not matter.
+
+use samebit_arith::Isa;
+
+use super::batches::{Counts, Sizes, draw, run_together};
+use super::{Setup, available_isas};
+use crate::error::ProveError;
+use crate::findings::{CaseId, Findings};
+
+/// Prompt of the first sequence of every third combination, where the context has room: more than one attention block.
+const LONGEST_PROMPT: usize = 262;
+
+pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), ProveError> {
+    let mut random = setup.random("mixed");
+    let combinations = if setup.quick() { 6 } else { 36 };
+    let mut counts = Counts::default();
+    let mut machines = Vec::new();
+    for combination in 1..=combinations {
+        // The scalar definition is slow: it takes part now and then, with few rows.
+        let scalar = combination % 6 == 0;
+        let isa = if scalar { Isa::Scalar } else { random.pick(&setup.fast_isas()) };
+        let threads = random.between(1, setup.threads() + 1);
+        let longest_prompt = match (scalar, combination % 3) {
+            (true, _) => 5,
+            (false, 0) => LONGEST_PROMPT,
+            (false, _) => random.between(1, 90),
+        };
+        let short = if scalar { 3 } else { 40 };
+        let sizes =
+            Sizes { sequences: random.between(1, 4), longest_prompt, prompt: short, decoded: short.min(12) };
+        let plans = draw(&mut random, setup.model(), &sizes);
+        let cpu = setup.cpu(setup.best_isa(), setup.threads())?;
+        let alone = plans.iter().map(|plan| plan.alone(setup, &cpu)).collect::<Result<Vec<_>, _>>()?;
+        let cpu = setup.cpu(isa, threads)?;
+        counts.widest = 0;
+        let together = run_together(setup, &cpu, &mut random, &plans, true, &mut counts)?;
+        for (index, plan) in plans.iter().enumerate() {
+            let id = CaseId {
+                op: "forward",
+                shape: plan.shape(),
+                format: setup.kv().to_string(),
+                isa,
+                threads,
+                rows: counts.widest,
+                detail: format!(
+                    "combination {combination}, sequence {index} of {} against itself alone",
+                    plans.len()
+                ),
+            };
+            findings.compare(&id, &alone[index].parts(&together[index]));
+        }
+        machines.push((isa, threads));
+    }
+    machines.sort_unstable();
+    machines.dedup();
+    findings.prove("machines (instruction set and threads)", machines.len(), 2.min(available_isas().len()));
+    findings.prove("passes with several sequences", counts.several, 1);
+    findings.prove("rows that were rolled back", counts.rolled_back, 1);
+    Ok(())
+}
