@@ -36,10 +36,10 @@ impl<T> Shelf<T> {
         let mut idle = self.lock();
         if idle.len() < SHELF_PLACES {
             idle.push(array);
-        } else if let Some(smallest) = idle.iter_mut().min_by_key(|idle| idle.len()) {
-            if smallest.len() < array.len() {
-                *smallest = array;
-            }
+        } else if let Some(smallest) = idle.iter_mut().min_by_key(|idle| idle.len())
+            && smallest.len() < array.len()
+        {
+            *smallest = array;
         }
     }
 

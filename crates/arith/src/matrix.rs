@@ -4,9 +4,11 @@
 //! side and no sum is ever split. `PLAN.md` sections 2 to 4 define the sums.
 
 mod activations;
+mod bit_planes;
 mod float;
 mod integer;
 pub(crate) mod layout;
+mod pack;
 mod panels;
 mod scales;
 #[cfg(test)]
@@ -36,11 +38,35 @@ pub struct Matrix {
 impl Matrix {
     /// Packs `weights`, using all threads of `cpu`.
     pub fn pack(cpu: &Cpu, weights: &Encoded<'_>) -> Self {
-        let panels = match weights.format().visit_coded(integer::Pack { cpu, weights }) {
-            Some(panels) => panels,
-            None => float::pack(cpu, weights),
+        Self::pack_watched(cpu, weights, &mut |_| ())
+    }
+
+    /// [`Matrix::pack`] that tells `done` how many outputs are packed, every few megabytes: for progress, and so that
+    /// what was read of the checkpoint need not stay in memory beside its packed form.
+    pub fn pack_watched(cpu: &Cpu, weights: &Encoded<'_>, done: &mut dyn FnMut(usize)) -> Self {
+        let format = weights.format();
+        let panels = match format {
+            Format::Float(_) => float::pack(cpu, weights, done),
+            _ => format.visit_coded(pack::Pack { cpu, weights, done }).expect("all other formats are coded"),
         };
-        Self { format: weights.format(), rows: weights.rows(), columns: weights.columns(), panels }
+        Self { format, rows: weights.rows(), columns: weights.columns(), panels }
+    }
+
+    /// Writes the values of row `row`: the same as [`Encoded::dequantize_row`] of what was packed.
+    ///
+    /// # Panics
+    /// When there is no such row, or `out` does not hold [`Matrix::columns`] elements.
+    pub fn dequantize_row(&self, cpu: &Cpu, row: usize, out: &mut [f32]) {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        assert_eq!(out.len(), self.columns, "a row has one value per column");
+        match self.format {
+            Format::Float(FloatType::F32) => float::unpack::<f32>(self, row, out),
+            Format::Float(FloatType::F16) => float::unpack::<f16>(self, row, out),
+            Format::Float(FloatType::Bf16) => float::unpack::<bf16>(self, row, out),
+            format => {
+                format.visit_coded(pack::Unpack { cpu, weights: self, row, out });
+            }
+        }
     }
 
     /// Outputs.

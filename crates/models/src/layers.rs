@@ -10,7 +10,7 @@ mod moe;
 mod norm;
 
 pub(crate) use attention::{Attention, AttentionNames, AttentionOptions, HeadNorms};
-pub(crate) use embedding::Embedding;
+pub(crate) use embedding::{Embedding, Table};
 pub(crate) use head::Head;
 pub(crate) use linear::Linear;
 pub(crate) use mlp::{Activation, GatedMlp, GatedMlpNames};

@@ -7,7 +7,7 @@ use samebit_arith::{Cpu, Isa, KvType};
 use samebit_checkpoint::{Checkpoint, Quantization};
 
 use crate::forward::Blocks;
-use crate::layers::{Embedding, Head, RmsNorm};
+use crate::layers::{Embedding, Head, RmsNorm, Table};
 use crate::plan::{plan_id, short_digest};
 use crate::registry::{self, Blueprint};
 use crate::state::{LayerShape, StateIdentity};
@@ -97,7 +97,7 @@ impl Model {
     }
 
     /// Loads a checkpoint: checks it as [`Model::plan`] does, then packs its matrices with all threads of `cpu`.
-    /// `progress` is called after each tensor.
+    /// `progress` is called every few megabytes.
     ///
     /// # Errors
     /// As [`Model::plan`].
@@ -110,12 +110,13 @@ impl Model {
         let info = survey(&checkpoint, family.name, &*blueprint)?;
         let mut weights = Weights::load(&checkpoint, cpu, info.weight_bytes, progress);
         let Parts { blocks, norm, head } = read_parts(&*blueprint, &mut weights)?;
-        let embedding = Embedding::new(
-            checkpoint,
-            blueprint.names().embedding_weight(),
-            [info.vocabulary, info.hidden],
-            blueprint.ends().embedding_scale,
-        );
+        let ends = blueprint.ends();
+        let table = if ends.tied_head {
+            Table::Head(Arc::clone(head.weight()))
+        } else {
+            Table::Stored(checkpoint, blueprint.names().embedding_weight())
+        };
+        let embedding = Embedding::new(table, [info.vocabulary, info.hidden], ends.embedding_scale);
         let identities = KvType::ALL.into_iter().map(|kv| Arc::new(identity_of(&info, kv))).collect();
         Ok(Self { info, embedding, blocks, norm, head, identities })
     }
@@ -203,7 +204,7 @@ fn read_parts(blueprint: &dyn Blueprint, weights: &mut Weights<'_>) -> Result<Pa
     let blocks = blueprint.blocks(weights)?;
     let read = if ends.zero_centred_norm { RmsNorm::read_zero_centred } else { RmsNorm::read };
     let norm = read(weights, &names.norm, hidden, geometry.epsilon)?;
-    Ok(Parts { blocks, norm, head: Head::new(head, ends.logit_soft_cap) })
+    Ok(Parts { blocks, norm, head: Head::new(Arc::new(head), ends.logit_soft_cap) })
 }
 
 /// States of models with equal settings, plan and shapes may meet; the weights are for the caller to compare.

@@ -217,16 +217,19 @@ impl<'a> Weights<'a> {
         if matches!(self.purpose, Purpose::Survey { .. }) {
             return Ok(parts.iter().map(|_| no_matrix(self.cpu)).collect());
         }
-        self.checkpoint.advise(name, Advice::Sequential);
-        let packed = parts
-            .iter()
-            .map(|part| {
-                let matrix = Matrix::pack(self.cpu, part);
-                self.advance(part.bytes());
-                matrix
-            })
-            .collect();
-        self.checkpoint.advise(name, Advice::Done);
+        let (checkpoint, cpu) = (self.checkpoint, self.cpu);
+        checkpoint.advise(name, Advice::Sequential);
+        let mut packed = Vec::with_capacity(parts.len());
+        for part in parts {
+            let mut before = 0;
+            packed.push(Matrix::pack_watched(cpu, part, &mut |outputs| {
+                let done = part.row_range(0, outputs).bytes();
+                self.advance(done - before);
+                before = done;
+                // What is packed need not stay in memory as it was.
+                checkpoint.advise(name, Advice::Done);
+            }));
+        }
         Ok(packed)
     }
 

@@ -57,8 +57,8 @@ fn split_nibbles_and_bits(bytes: &[u8]) -> [u8; BLOCK] {
     codes
 }
 
-fn block<'a, const BYTES: usize>(row: Row<'a>, index: usize) -> &'a [u8] {
-    &row.data[BYTES * index..BYTES * (index + 1)]
+fn block<'a, const BYTES: usize>(row: Row<'a>, index: usize) -> &'a [u8; BYTES] {
+    row.data[BYTES * index..BYTES * (index + 1)].try_into().expect("a slice of one block")
 }
 
 impl Coded for Q4_0 {

@@ -1,9 +1,10 @@
-//! Plain float weights: packing, and products with rows in binary32 (PLAN.md section 4).
+//! Plain float weights: packing, unpacking, and products with rows in binary32 (PLAN.md section 4).
 //!
 //! A panel holds the sixteen outputs of column 0, then those of column 1, and so on, in the checkpoint's type.
 
 use super::activations::Activations;
 use super::layout::Stored;
+use super::pack::fill;
 use super::panels::Panels;
 use super::{Matrix, panel_count, store_outputs};
 use crate::cpu::Cpu;
@@ -12,32 +13,38 @@ use crate::lanes::{Kernel, LANES, Lanes};
 use crate::pool::Columns;
 use std::marker::PhantomData;
 
-/// Packs a matrix of plain floats.
-pub(super) fn pack(cpu: &Cpu, weights: &Encoded<'_>) -> Panels {
+/// Packs a matrix of plain floats; `done` is told the outputs packed so far, every few megabytes.
+pub(super) fn pack(cpu: &Cpu, weights: &Encoded<'_>, done: &mut dyn FnMut(usize)) -> Panels {
     match weights.format().block().1 {
-        2 => pack_elements::<2>(cpu, weights),
-        4 => pack_elements::<4>(cpu, weights),
+        2 => pack_elements::<2>(cpu, weights, done),
+        4 => pack_elements::<4>(cpu, weights, done),
         other => unreachable!("{} has elements of {other} bytes", weights.format()),
     }
 }
 
-fn pack_elements<const BYTES: usize>(cpu: &Cpu, weights: &Encoded<'_>) -> Panels {
-    let mut panels = Panels::new(LANES * BYTES * weights.columns(), panel_count(weights.rows()));
-    let panel_bytes = panels.panel_bytes();
-    if panel_bytes == 0 {
-        return panels;
-    }
-    cpu.pool().run_pieces(panels.all_mut(), panel_bytes, &|panel, out| {
-        let first = LANES * panel;
+fn pack_elements<const BYTES: usize>(
+    cpu: &Cpu,
+    weights: &Encoded<'_>,
+    done: &mut dyn FnMut(usize),
+) -> Panels {
+    let panels = Panels::new(LANES * BYTES * weights.columns(), panel_count(weights.rows()));
+    fill(cpu, panels, weights, done, &|rows, out| {
         let (out, _) = out.as_chunks_mut::<BYTES>();
-        for (output, row) in (first..weights.rows().min(first + LANES)).enumerate() {
-            let (row, _) = weights.row(row).data.as_chunks::<BYTES>();
+        for (output, row) in rows.iter().enumerate() {
+            let (row, _) = row.data.as_chunks::<BYTES>();
             for (column, element) in row.iter().enumerate() {
                 out[LANES * column + output] = *element;
             }
         }
-    });
-    panels
+    })
+}
+
+/// Writes the values of one row.
+pub(super) fn unpack<S: Stored>(weights: &Matrix, row: usize, out: &mut [f32]) {
+    let panel = weights.panels.panel(row / LANES);
+    for (column, out) in out.iter_mut().enumerate() {
+        *out = S::read(panel, LANES * column + row % LANES);
+    }
 }
 
 /// `weights` times `rows` from `first_row` on into `out`.

@@ -1,4 +1,4 @@
-//! Integer-coded weights: packing, and products with rows in 16-bit integers (PLAN.md section 3).
+//! Products of integer-coded weights with rows in 16-bit integers (PLAN.md section 3).
 //!
 //! With several rows the kernel knows how codes are stored and how columns go in steps, not the format: the scales of a
 //! panel are first spread into plain binary32, sixteen outputs a group. So formats share kernels, and rows share that
@@ -6,68 +6,22 @@
 
 use super::activations::{FINE, FineBlock, QuantizedBlock, Sums, TileRows, Tiled};
 use super::layout::{CodeLayout, LINES, ScaleLayout, Steps};
-use super::panels::Panels;
 use super::scales::{PanelScales, SpreadScales, StoredScales, spread};
 use super::{Activations, Matrix, panel_count, store_outputs};
 use crate::cpu::Cpu;
-use crate::format::{BLOCK, Coded, CodedVisitor, Encoded, Row};
+use crate::format::{Coded, CodedVisitor};
 use crate::lanes::{Kernel, LANES, LINE, Lanes};
 use crate::pool::Columns;
 use std::marker::PhantomData;
 
 /// Groups of one output.
-fn groups<F: Coded>(columns: usize, wide: u32) -> usize {
+pub(super) fn groups<F: Coded>(columns: usize, wide: u32) -> usize {
     (columns / F::Steps::COLUMNS) >> wide
 }
 
 /// Bytes of the scales of a panel: they come first, then the codes.
-fn scale_bytes<F: Coded>(groups: usize) -> usize {
+pub(super) fn scale_bytes<F: Coded>(groups: usize) -> usize {
     F::Scales::bytes(groups).next_multiple_of(LINE)
-}
-
-/// Packs a matrix.
-pub(super) struct Pack<'a> {
-    pub(super) cpu: &'a Cpu,
-    pub(super) weights: &'a Encoded<'a>,
-}
-
-impl CodedVisitor for Pack<'_> {
-    type Output = Panels;
-
-    fn visit<F: Coded>(self) -> Panels {
-        let (weights, columns) = (self.weights, self.weights.columns());
-        let groups = groups::<F>(columns, weights.format().wide());
-        let scale_bytes = scale_bytes::<F>(groups);
-        let panel_bytes = scale_bytes + columns / BLOCK * F::Layout::BYTES;
-        let mut panels = Panels::new(panel_bytes, panel_count(weights.rows()));
-        if panel_bytes == 0 {
-            return panels;
-        }
-        self.cpu.pool().run_pieces(panels.all_mut(), panel_bytes, &|panel, out| {
-            let first = LANES * panel;
-            let rows: Vec<Row<'_>> =
-                (first..weights.rows().min(first + LANES)).map(|row| weights.row(row)).collect();
-            let (scales, codes) = out.split_at_mut(scale_bytes);
-            pack_codes::<F>(&rows, codes);
-            for (output, &row) in rows.iter().enumerate() {
-                for group in 0..groups {
-                    F::Scales::write(F::group(row, group << row.wide), scales, group, output);
-                }
-            }
-        });
-        panels
-    }
-}
-
-/// Packs the codes of up to sixteen outputs. Outputs that do not exist keep codes and scales of zero.
-fn pack_codes<F: Coded>(rows: &[Row<'_>], out: &mut [u8]) {
-    let mut codes = [[0; BLOCK]; LANES];
-    for (block, out) in out.chunks_exact_mut(F::Layout::BYTES).enumerate() {
-        for (codes, &row) in codes.iter_mut().zip(rows) {
-            *codes = F::codes(row, block);
-        }
-        F::Layout::write(&codes, out);
-    }
 }
 
 /// Makes the integer form of `rows` that products with a format need; returns its bytes for one row.

@@ -1,13 +1,12 @@
 //! How packed panels keep codes and scales. A panel is sixteen outputs; within it everything goes in column order, so a
 //! product reads its two parts from front to back.
 //!
-//! Codes of 32 columns make eight *lines* of [`LINE`] bytes, stored as bit planes:
-//! * nibbles: stored line `i` of four holds line `i` in its low and line `i + 4` in its high halves;
-//! * crumbs: stored line `i` of two holds lines `i`, `i + 2`, `i + 4`, `i + 6`, two bits each from the lowest;
-//! * bits: eight bytes per line, bit `j` for byte `j`.
-//!
-//! Odd widths are sums of planes, the low bits first: 3 = 2 + 1, 5 = 4 + 1, 6 = 4 + 2.
+//! Codes of 32 columns make eight *lines* of [`LINE`] bytes, stored as bit planes (`bit_planes.rs`). Odd widths are sums of planes, the low bits first: 3 = 2 + 1, 5 = 4 + 1, 6 = 4 + 2.
 
+use super::bit_planes::{
+    bit, bit_line, crumb, crumb_line, four_codes, nibble, nibble_line, outputs_of, stored_byte, stored_line,
+    write_bits, write_crumbs, write_nibbles,
+};
 use crate::format::{BLOCK, Group};
 use crate::lanes::{LANES, LINE, Lanes};
 use half::{bf16, f16};
@@ -24,79 +23,11 @@ pub(crate) trait CodeLayout {
     /// Stores `codes[output][column]` in `block`, which holds zeros.
     fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]);
 
+    /// The stored code of column `column` of output `output`.
+    fn code(block: &[u8], output: usize, column: usize) -> u8;
+
     /// `q` of columns `4 line .. 4 line + 4`. Formats whose codes are indices give their `levels`.
     fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, levels: &[u8; 16]) -> L::Codes;
-}
-
-#[inline(always)]
-fn stored_line(block: &[u8], line: usize) -> &[u8; LINE] {
-    block[LINE * line..LINE * (line + 1)].try_into().expect("a slice of one line")
-}
-
-/// Columns `4 line .. 4 line + 4` of one output, as they lie in a line.
-fn four_codes(codes: &[u8; BLOCK], line: usize) -> u32 {
-    u32::from_le_bytes([codes[4 * line], codes[4 * line + 1], codes[4 * line + 2], codes[4 * line + 3]])
-}
-
-/// Ors `bytes` into the four bytes of output `output` in stored line `line`.
-fn or_into(block: &mut [u8], line: usize, output: usize, bytes: u32) {
-    let at = LINE * line + 4 * output;
-    for (to, byte) in block[at..at + 4].iter_mut().zip(bytes.to_le_bytes()) {
-        *to |= byte;
-    }
-}
-
-/// Every byte of `bytes` masked to its `width` bits from bit `from`.
-fn bits_of_each(bytes: u32, from: u32, width: u32) -> u32 {
-    (bytes >> from) & (0x0101_0101 * ((1 << width) - 1))
-}
-
-fn write_nibbles(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
-    for (output, codes) in codes.iter().enumerate() {
-        for line in 0..LINES {
-            let low = bits_of_each(four_codes(codes, line), 0, 4);
-            or_into(block, line % 4, output, low << (4 * (line / 4)));
-        }
-    }
-}
-
-/// Two bits of every code, from bit `from`.
-fn write_crumbs(codes: &[[u8; BLOCK]; LANES], from: u32, block: &mut [u8]) {
-    for (output, codes) in codes.iter().enumerate() {
-        for line in 0..LINES {
-            let crumbs = bits_of_each(four_codes(codes, line), from, 2);
-            or_into(block, line % 2, output, crumbs << (2 * (line / 2)));
-        }
-    }
-}
-
-/// Bit `from` of every code.
-fn write_bits(codes: &[[u8; BLOCK]; LANES], from: u32, block: &mut [u8]) {
-    for (output, codes) in codes.iter().enumerate() {
-        for (column, code) in codes.iter().enumerate() {
-            let (line, bit) = (column / 4, 4 * output + column % 4);
-            block[8 * line + bit / 8] |= ((code >> from) & 1) << (bit % 8);
-        }
-    }
-}
-
-#[inline(always)]
-fn nibble_line<L: Lanes>(lanes: L, block: &[u8], line: usize) -> L::Codes {
-    let stored = lanes.load_codes(stored_line(block, line % 4));
-    if line < 4 { lanes.low_nibbles(stored) } else { lanes.high_nibbles(stored) }
-}
-
-/// Crumbs moved up by `up` bits.
-#[inline(always)]
-fn crumb_line<L: Lanes>(lanes: L, block: &[u8], line: usize, up: u32) -> L::Codes {
-    lanes.crumbs(lanes.load_codes(stored_line(block, line % 2)), (line / 2) as u32, up)
-}
-
-/// Bits as bytes of 0 and `value`.
-#[inline(always)]
-fn bit_line<L: Lanes>(lanes: L, block: &[u8], line: usize, value: u8) -> L::Codes {
-    let bits = block[8 * line..8 * (line + 1)].try_into().expect("a slice of eight bytes");
-    lanes.expand_bits(bits, value)
 }
 
 /// Codes of 8 bits.
@@ -106,11 +37,14 @@ impl CodeLayout for Bytes {
     const BYTES: usize = 8 * LINE;
 
     fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
-        for (output, codes) in codes.iter().enumerate() {
-            for line in 0..LINES {
-                or_into(block, line, output, four_codes(codes, line));
+        for line in 0..LINES {
+            for (to, codes) in outputs_of(block, line).iter_mut().zip(codes) {
+                *to = four_codes(codes, line).to_le_bytes();
             }
         }
+    }
+    fn code(block: &[u8], output: usize, column: usize) -> u8 {
+        stored_byte(block, column / 4, output, column)
     }
     #[inline(always)]
     fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
@@ -126,6 +60,9 @@ impl CodeLayout for Crumbs {
 
     fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
         write_crumbs(codes, 0, block);
+    }
+    fn code(block: &[u8], output: usize, column: usize) -> u8 {
+        crumb(block, output, column)
     }
     #[inline(always)]
     fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
@@ -144,6 +81,10 @@ impl CodeLayout for CrumbsAndBits {
         write_crumbs(codes, 0, crumbs);
         write_bits(codes, 2, bits);
     }
+    fn code(block: &[u8], output: usize, column: usize) -> u8 {
+        let (crumbs, bits) = block.split_at(2 * LINE);
+        crumb(crumbs, output, column) | bit(bits, output, column) << 2
+    }
     #[inline(always)]
     fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
         let (crumbs, bits) = block.split_at(2 * LINE);
@@ -160,6 +101,9 @@ impl CodeLayout for Nibbles {
     fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
         write_nibbles(codes, block);
     }
+    fn code(block: &[u8], output: usize, column: usize) -> u8 {
+        nibble(block, output, column)
+    }
     #[inline(always)]
     fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
         nibble_line(lanes, block, line)
@@ -174,6 +118,9 @@ impl CodeLayout for Levels {
 
     fn write(codes: &[[u8; BLOCK]; LANES], block: &mut [u8]) {
         write_nibbles(codes, block);
+    }
+    fn code(block: &[u8], output: usize, column: usize) -> u8 {
+        nibble(block, output, column)
     }
     #[inline(always)]
     fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, levels: &[u8; 16]) -> L::Codes {
@@ -192,6 +139,10 @@ impl CodeLayout for NibblesAndBits {
         write_nibbles(codes, nibbles);
         write_bits(codes, 4, bits);
     }
+    fn code(block: &[u8], output: usize, column: usize) -> u8 {
+        let (nibbles, bits) = block.split_at(4 * LINE);
+        nibble(nibbles, output, column) | bit(bits, output, column) << 4
+    }
     #[inline(always)]
     fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {
         let (nibbles, bits) = block.split_at(4 * LINE);
@@ -209,6 +160,10 @@ impl CodeLayout for NibblesAndCrumbs {
         let (nibbles, crumbs) = block.split_at_mut(4 * LINE);
         write_nibbles(codes, nibbles);
         write_crumbs(codes, 4, crumbs);
+    }
+    fn code(block: &[u8], output: usize, column: usize) -> u8 {
+        let (nibbles, crumbs) = block.split_at(4 * LINE);
+        nibble(nibbles, output, column) | crumb(crumbs, output, column) << 4
     }
     #[inline(always)]
     fn line<L: Lanes>(lanes: L, block: &[u8], line: usize, _: &[u8; 16]) -> L::Codes {

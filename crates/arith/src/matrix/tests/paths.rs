@@ -193,3 +193,23 @@ fn packed_matrices_are_about_as_large_as_in_the_checkpoint() {
         assert!(packed * 100 <= stored * 120, "{format}: {packed} bytes packed, {stored} stored");
     }
 }
+
+#[test]
+fn packed_rows_read_back() {
+    let mut random = Random(21);
+    for format in formats() {
+        let (columns, outputs, _) = shape(&mut random, format);
+        let sample = Sample::new(&mut random, format, outputs, columns);
+        let (mut told, mut expected, mut found) = (Vec::new(), vec![0.0; columns], vec![0.0; columns]);
+        for cpu in Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(|isa| Cpu::new(isa, 2).unwrap())
+        {
+            let matrix = Matrix::pack_watched(&cpu, &sample.encoded(), &mut |outputs| told.push(outputs));
+            assert_eq!(told.pop(), Some(outputs), "the last outputs are told");
+            for row in 0..outputs {
+                sample.encoded().dequantize_row(row, &mut expected);
+                matrix.dequantize_row(&cpu, row, &mut found);
+                assert_same(&found, &expected, &format!("{format}, {}, row {row}", cpu.isa()));
+            }
+        }
+    }
+}
