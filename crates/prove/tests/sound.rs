@@ -4,7 +4,7 @@ mod support;
 
 use samebit_arith::{Cpu, CpuError, Isa};
 use samebit_prove::{CheckName, Receipt, Verdict};
-use support::{FIXTURES, Loaded, fixture, with_long_context};
+use support::{FIXTURES, Loaded, fixture, with_context, with_long_context};
 
 /// Fails unless every check passed with its proof.
 fn assert_passed(name: &str, receipt: &Receipt) {
@@ -46,6 +46,22 @@ fn a_longer_context_is_proven_across_blocks_of_attention() {
     assert_passed("qwen3", &receipt);
     let rows = &receipt.checks[0];
     assert!(rows.proof.iter().any(|proof| proof.what.contains("block") && proof.found > 0), "{rows:?}");
+}
+
+#[test]
+fn contexts_shorter_than_the_cases_are_no_obstacle() {
+    for context in [20, 34] {
+        let folder = with_context("qwen3", context);
+        let receipt = Loaded::open(folder.path()).prove(&ON_MODELS, &Cpu::new);
+        assert_passed(&format!("context of {context}"), &receipt);
+    }
+    // Too short to cut, or to roll anything back: all is equal, and what was not shown is not claimed.
+    for context in [1, 2] {
+        let folder = with_context("qwen3", context);
+        let receipt = Loaded::open(folder.path()).prove(&ON_MODELS, &Cpu::new);
+        assert_eq!(receipt.verdict, Verdict::Unchecked, "context of {context}");
+        assert!(receipt.checks.iter().all(|check| check.failed == 0), "context of {context}");
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), Prov
         // The scalar definition is slow: it takes part now and then, with few rows.
         let scalar = combination % 6 == 0;
         let isa = if scalar { Isa::Scalar } else { random.pick(&setup.fast_isas()) };
-        let threads = random.between(1, setup.threads() + 1);
+        let threads = random.between(1, setup.most_threads());
         let longest_prompt = match (scalar, combination % 3) {
             (true, _) => 5,
             (false, 0) => LONGEST_PROMPT,

@@ -50,6 +50,11 @@ impl Setup<'_> {
         self.options.threads.max(2)
     }
 
+    /// The most threads of a check: one more than asked for, so that work is split unevenly.
+    fn most_threads(&self) -> usize {
+        (self.options.threads + 1).clamp(2, Cpu::MAX_THREADS)
+    }
+
     fn kv(&self) -> KvType {
         self.options.kv
     }

@@ -73,7 +73,7 @@ pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), Prov
         isa: cpu.isa(),
         threads: cpu.threads(),
         rows: most,
-        detail: format!("against {most} passes of one row"),
+        detail: format!("from the start, against {most} passes of one row"),
     };
     findings.compare(&id, &single.parts(&whole));
     Ok(())

@@ -16,6 +16,8 @@ const TOKENS: usize = 530;
 /// A small model may be done before the system has another thread running, for threads help each other. So the passes
 /// go on, each compared, until one joined in, or for so long.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Up to this number of threads every number is checked.
+const EVERY: usize = 9;
 /// Passes after it: decoded rows, and some that are verified together.
 const AFTER: [usize; 7] = [1, 1, 4, 1, 8, 1, 1];
 
@@ -35,8 +37,8 @@ pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), Prov
         let one = setup.cpu(isa, 1)?;
         let (expected, state) = run_fresh(model, &one, kv, &tokens, &pieces, &wanted)?;
         let state = state.encode();
-        let (mut shared, most) = (0, setup.threads() + 1);
-        for threads in 2..=most {
+        let (mut shared, counts) = (0, thread_counts(setup.most_threads()));
+        for &threads in &counts {
             let cpu = setup.cpu(isa, threads)?;
             let id = CaseId {
                 op: "forward",
@@ -64,15 +66,36 @@ pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), Prov
             shared += usize::from(others_worked(&cpu));
         }
         findings.prove(
-            format!("numbers of threads, of 2 to {most}, at which several did work ({isa})"),
+            format!(
+                "numbers of threads, of 2 to {}, at which several did work ({isa})",
+                setup.most_threads()
+            ),
             shared,
-            most - 1,
+            counts.len(),
         );
     }
     Ok(())
 }
 
+/// Every number of threads from 2 to [`EVERY`], then powers of two and the last two up to `most`.
+fn thread_counts(most: usize) -> Vec<usize> {
+    let wanted = |threads: &usize| *threads <= EVERY || threads.is_power_of_two() || threads + 2 > most;
+    (2..=most).filter(wanted).collect()
+}
+
 /// Whether a thread beside the caller's has done work.
 fn others_worked(cpu: &Cpu) -> bool {
     cpu.pool().tasks_by_thread().iter().skip(1).any(|tasks| *tasks > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_threads_are_sampled_up_to_the_last() {
+        assert_eq!(thread_counts(2), [2]);
+        assert_eq!(thread_counts(5), [2, 3, 4, 5]);
+        assert_eq!(thread_counts(25), [2, 3, 4, 5, 6, 7, 8, 9, 16, 24, 25]);
+    }
 }

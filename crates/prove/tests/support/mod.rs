@@ -31,6 +31,11 @@ pub fn fixture(name: &str) -> PathBuf {
 
 /// A copy of a fixture's model with a context of 600 tokens: more than one block of attention.
 pub fn with_long_context(name: &str) -> tempfile::TempDir {
+    with_context(name, 600)
+}
+
+/// A copy of a fixture's model with a context of this many tokens.
+pub fn with_context(name: &str, context: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(fixture(name)).unwrap() {
         let path = entry.unwrap().path();
@@ -39,7 +44,7 @@ pub fn with_long_context(name: &str) -> tempfile::TempDir {
     let config = folder.path().join("config.json");
     let text = std::fs::read_to_string(&config).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    json["max_position_embeddings"] = 600.into();
+    json["max_position_embeddings"] = context.into();
     std::fs::write(&config, json.to_string()).unwrap();
     folder
 }

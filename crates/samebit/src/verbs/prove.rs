@@ -29,13 +29,12 @@ pub(super) fn run(arguments: &ProveArguments) -> Result<ExitCode, Failure> {
         model: &loaded.model,
         make_cpu: &Cpu::new,
     };
-    let options = Options {
-        quick: arguments.quick,
-        only: arguments.only.clone(),
-        threads,
-        kv: arguments.kv.ty,
-        seed: arguments.seed,
-    };
+    // A check named twice is one check.
+    let mut only = arguments.only.clone();
+    only.sort_unstable();
+    only.dedup();
+    let options =
+        Options { quick: arguments.quick, only, threads, kv: arguments.kv.ty, seed: arguments.seed };
     let count = if options.only.is_empty() { CheckName::ALL.len() } else { options.only.len() };
     let bar = Progress::new(arguments.output.quiet).counter("checks", count as u64);
     let mut begun = 0;
