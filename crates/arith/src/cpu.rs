@@ -2,7 +2,8 @@
 
 use crate::broken::Breakage;
 use crate::buffer::{Buffer, Shelf};
-use crate::matrix::{FineBlock, QuantizedBlock};
+use crate::amx::CodeLine;
+use crate::matrix::{FineBlock, FineTile, QuantizedBlock, RowTile};
 use crate::pool::Pool;
 use std::fmt;
 use std::str::FromStr;
@@ -17,11 +18,13 @@ pub enum Isa {
     Avx2,
     /// AVX-512 F, BW, DQ, VL and VNNI.
     Avx512,
+    /// AVX-512 and AMX's integer tiles.
+    Amx,
 }
 
 impl Isa {
     /// Every instruction set, slowest first.
-    pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Amx];
 
     /// Whether this processor has it.
     pub fn is_available(self) -> bool {
@@ -42,6 +45,7 @@ impl Isa {
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512vnni")
             }
+            Self::Amx => Self::Avx512.is_available() && crate::amx::is_available(),
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx2 | Self::Avx512 => false,
         }
@@ -59,6 +63,7 @@ impl fmt::Display for Isa {
             Self::Scalar => "scalar",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Amx => "amx",
         })
     }
 }
@@ -78,7 +83,7 @@ impl FromStr for Isa {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CpuError {
     /// No instruction set of that name.
-    #[error("no instruction set is called {name:?}: expected scalar, avx2 or avx512")]
+    #[error("no instruction set is called {name:?}: expected scalar, avx2, avx512 or amx")]
     UnknownIsa {
         /// The name given.
         name: String,
@@ -125,6 +130,9 @@ pub(crate) struct Shelves {
     pub(crate) floats: Arc<Shelf<f32>>,
     pub(crate) quantized: Arc<Shelf<QuantizedBlock>>,
     pub(crate) fine: Arc<Shelf<FineBlock>>,
+    pub(crate) row_tiles: Arc<Shelf<RowTile>>,
+    pub(crate) fine_tiles: Arc<Shelf<FineTile>>,
+    pub(crate) lines: Arc<Shelf<CodeLine>>,
 }
 
 impl Cpu {

@@ -88,6 +88,9 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn to_int(self, x: Self::Float) -> Self::Int;
     /// To the nearest float, ties to even.
     fn to_float(self, x: Self::Int) -> Self::Float;
+    fn load_int(self, x: &[i32; LANES]) -> Self::Int;
+    /// Wrapping.
+    fn add_int(self, a: Self::Int, b: Self::Int) -> Self::Int;
     fn store_int(self, x: Self::Int, to: &mut [i32; LANES]);
     /// Shifts left by `bits` (0..=31), wrapping.
     fn shift_left_int(self, a: Self::Int, bits: u32) -> Self::Int;
@@ -125,6 +128,7 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
 
     // ---- weight codes and exact products ----
     fn load_codes(self, line: &[u8; LINE]) -> Self::Codes;
+    fn store_codes(self, codes: Self::Codes, line: &mut [u8; LINE]);
     /// The low four bits of every byte.
     fn low_nibbles(self, codes: Self::Codes) -> Self::Codes;
     /// The high four bits of every byte.
@@ -198,9 +202,9 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => avx2::run(kernel),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => avx512::run(kernel),
+            Self::Avx512 | Self::Amx => avx512::run(kernel),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx2 | Self::Avx512 => unreachable!("a Cpu is never made with an instruction set it lacks"),
+            Self::Avx2 | Self::Avx512 | Self::Amx => unreachable!("a Cpu is never made with an instruction set it lacks"),
         }
     }
 }

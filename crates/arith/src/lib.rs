@@ -4,6 +4,7 @@
 //! elements, calls `exp`, or knows an instruction set. `PLAN.md` beside this crate is the definition in words; the
 //! [`Isa::Scalar`] implementation is the definition in code; AVX2 and AVX-512 compute the same bits.
 
+mod amx;
 mod attention;
 mod broken;
 mod buffer;

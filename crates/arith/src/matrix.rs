@@ -4,6 +4,8 @@
 //! side and no sum is ever split. `PLAN.md` sections 2 to 4 define the sums.
 
 mod activations;
+mod amx;
+mod amx_rows;
 mod bit_planes;
 mod float;
 mod integer;
@@ -16,7 +18,9 @@ mod tests;
 
 pub use activations::Activations;
 pub(crate) use activations::{FineBlock, QuantizedBlock};
+pub(crate) use amx_rows::{FineTile, RowTile};
 
+use crate::amx::TILE_ROWS;
 use crate::cpu::Cpu;
 use crate::format::{Encoded, FloatType, Format};
 use crate::lanes::{LANES, Lanes};
@@ -168,10 +172,11 @@ impl Matrix {
     }
 }
 
-/// Rows whose inputs, at `bytes` each, stay in the second-level cache while all panels pass by; at least one tile.
+/// Rows whose inputs, at `bytes` each, stay in the second-level cache while all panels pass by; whole tiles.
 fn rows_per_pass(bytes: usize) -> usize {
     const CACHED_BYTES: usize = 512 * 1024;
-    (CACHED_BYTES / bytes.max(1)).next_multiple_of(activations::TILE).max(activations::TILE)
+    const WHOLE_TILES: usize = TILE_ROWS.next_multiple_of(activations::TILE);
+    (CACHED_BYTES / bytes.max(1)).max(1).next_multiple_of(WHOLE_TILES)
 }
 
 /// Stores a panel's outputs at the start of `out`, as many as it has room for.

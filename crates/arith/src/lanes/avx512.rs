@@ -174,6 +174,14 @@ impl Lanes for Avx512 {
         simd!(_mm512_cvtepi32_ps(x))
     }
     #[inline(always)]
+    fn load_int(self, x: &[i32; LANES]) -> Self::Int {
+        simd!(_mm512_loadu_si512(x.as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn add_int(self, a: Self::Int, b: Self::Int) -> Self::Int {
+        simd!(_mm512_add_epi32(a, b))
+    }
+    #[inline(always)]
     fn store_int(self, x: Self::Int, to: &mut [i32; LANES]) {
         simd!(_mm512_storeu_si512(to.as_mut_ptr().cast(), x));
     }
@@ -256,6 +264,10 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn load_codes(self, line: &[u8; LINE]) -> Self::Codes {
         simd!(_mm512_loadu_si512(line.as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn store_codes(self, codes: Self::Codes, line: &mut [u8; LINE]) {
+        simd!(_mm512_storeu_si512(line.as_mut_ptr().cast(), codes));
     }
     #[inline(always)]
     fn low_nibbles(self, codes: Self::Codes) -> Self::Codes {

@@ -1,5 +1,6 @@
 //! The rows that meet a weight matrix: as they are, and in 16-bit integers (PLAN.md section 2).
 
+use super::amx_rows::{FineTile, RowTile, fine_tiles, row_tiles};
 use crate::buffer::{Buffer, Shelf};
 use crate::cpu::Cpu;
 use crate::format::BLOCK;
@@ -19,6 +20,9 @@ pub struct Activations<'a> {
     source: Option<(&'a Activations<'a>, Vec<u32>)>,
     quantized: OnceLock<Tiled<QuantizedBlock>>,
     fine: OnceLock<Tiled<FineBlock>>,
+    /// The same, as integer tiles take them.
+    tiles: OnceLock<Buffer<RowTile>>,
+    fine_tiles: OnceLock<Buffer<FineTile>>,
 }
 
 impl<'a> Activations<'a> {
@@ -33,7 +37,16 @@ impl<'a> Activations<'a> {
             "{} elements in rows of {columns}",
             rows.len()
         );
-        Self { rows, columns, source: None, quantized: OnceLock::new(), fine: OnceLock::new() }
+        Self::of(rows, columns, None)
+    }
+
+    fn of(
+        rows: Cow<'a, [f32]>,
+        columns: usize,
+        source: Option<(&'a Activations<'a>, Vec<u32>)>,
+    ) -> Self {
+        let (quantized, fine) = (OnceLock::new(), OnceLock::new());
+        Self { rows, columns, source, quantized, fine, tiles: OnceLock::new(), fine_tiles: OnceLock::new() }
     }
 
     /// Number of rows.
@@ -67,13 +80,7 @@ impl<'a> Activations<'a> {
             let row = row as usize;
             selected.extend_from_slice(&self.rows[row * self.columns..(row + 1) * self.columns]);
         }
-        Activations {
-            rows: Cow::Owned(selected),
-            columns: self.columns,
-            source: Some((self, rows.to_vec())),
-            quantized: OnceLock::new(),
-            fine: OnceLock::new(),
-        }
+        Activations::of(Cow::Owned(selected), self.columns, Some((self, rows.to_vec())))
     }
 
     /// The integer form. `columns` is a multiple of 32, as all integer-coded matrices have it.
@@ -90,6 +97,16 @@ impl<'a> Activations<'a> {
             Some((source, rows)) => source.fine(cpu).select(rows, &cpu.shelves().fine),
             None => self.quantized(cpu).fine(cpu, &self.rows, self.columns),
         })
+    }
+
+    /// The integer form in tiles of sixteen rows.
+    pub(super) fn tiles(&self, cpu: &Cpu) -> &[RowTile] {
+        self.tiles.get_or_init(|| row_tiles(cpu, self.quantized(cpu)))
+    }
+
+    /// What the integer form leaves over, in tiles of sixteen rows.
+    pub(super) fn fine_tiles(&self, cpu: &Cpu) -> &[FineTile] {
+        self.fine_tiles.get_or_init(|| fine_tiles(cpu, self.fine(cpu)))
     }
 }
 
@@ -201,6 +218,16 @@ impl<B: Copy + Send> Tiled<B> {
         cpu.pool().run_pieces(&mut self.data, piece, &|index, out| {
             task(index * piece, &rows[index * tile..(index * tile + tile).min(rows.len())], out);
         });
+    }
+
+    /// Rows.
+    pub(super) fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Blocks of one row.
+    pub(super) fn blocks_of_row(&self) -> usize {
+        self.blocks
     }
 
     /// Bytes of one row.

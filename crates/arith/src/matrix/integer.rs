@@ -7,7 +7,8 @@
 use super::activations::{FINE, FineBlock, QuantizedBlock, Sums, TileRows, Tiled};
 use super::layout::{CodeLayout, LINES, ScaleLayout, Steps};
 use super::scales::{PanelScales, SpreadScales, StoredScales, spread};
-use super::{Activations, Matrix, panel_count, store_outputs};
+use super::amx_rows::{FineTile, RowTile};
+use super::{Activations, Matrix, amx, panel_count, store_outputs};
 use crate::cpu::Cpu;
 use crate::format::{Coded, CodedVisitor};
 use crate::lanes::{Kernel, LANES, LINE, Lanes};
@@ -34,6 +35,11 @@ impl CodedVisitor for Prepare<'_> {
     type Output = usize;
 
     fn visit<F: Coded>(self) -> usize {
+        if amx::takes(self.cpu, self.rows.len()) {
+            let fine = if F::Steps::FINE { self.rows.fine_tiles(self.cpu).len() } else { 0 };
+            let bytes = self.rows.tiles(self.cpu).len() * size_of::<RowTile>() + fine * size_of::<FineTile>();
+            return bytes / self.rows.len();
+        }
         let fine = if F::Steps::FINE { self.rows.fine(self.cpu).row_bytes() } else { 0 };
         self.rows.quantized(self.cpu).row_bytes() + fine
     }
@@ -53,6 +59,12 @@ impl CodedVisitor for Multiply<'_, '_> {
 
     fn visit<F: Coded>(mut self) {
         let Self { cpu, weights, .. } = self;
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        if amx::takes(cpu, self.rows.len()) {
+            let Self { rows, first_row, out, .. } = self;
+            let tiles = PhantomData::<crate::amx::HardwareTiles>;
+            return amx::MultiplyTiles { cpu, weights, rows, first_row, out, tiles }.visit::<F>();
+        }
         let rows = self.rows.quantized(cpu);
         let fine = F::Steps::FINE.then(|| self.rows.fine(cpu));
         let wide = weights.format.wide();

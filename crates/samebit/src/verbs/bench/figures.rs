@@ -166,8 +166,8 @@ mod tests {
         let record = r#"{"n_threads": 2, "n_prompt": 0, "n_gen": 16, "n_depth": 64, "avg_ts": 3.0,
             "samples_ts": [1.0, 2.0, 6.0], "model_type": "x"}"#;
         let expected = decode(Some(2), 64, Some(16), 2.0);
-        assert_eq!(parse(&format!("[{record}]\n")), [expected.clone()]);
-        assert_eq!(parse(&record.replace('\n', " ")), [expected.clone()]);
+        assert_eq!(parse(&format!("[{record}]\n")), std::slice::from_ref(&expected));
+        assert_eq!(parse(&record.replace('\n', " ")), std::slice::from_ref(&expected));
         let mixed = record.replace("\"n_prompt\": 0", "\"n_prompt\": 8");
         assert_eq!(parse(&format!("[{record}, {mixed}]")), [expected]);
         let prefill = r#"[{"n_threads": 1, "n_prompt": 512, "n_gen": 0, "avg_ts": 100.5}]"#;
