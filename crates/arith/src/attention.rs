@@ -3,6 +3,7 @@
 //! Every pair of a row and a head is computed as if alone: what runs beside it decides only which loads are shared.
 
 mod definition;
+mod row;
 mod scores;
 mod share;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Stored keys and values: pages of 256 positions, rounded once when written (plan, section 9).
 
 pub(crate) mod line;
-mod plane;
+pub(crate) mod plane;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use crate::lanes::{LANES, Lanes};
 use line::{Bf16Line, F16Line, F32Line, Int8Line};
-use plane::{AHEAD, Plane};
+use plane::{AHEAD, PageVisitor, Plane};
 
 /// The type that keys and values are rounded to when they are stored. Part of the plan id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -353,6 +353,12 @@ impl KvPage {
         to: &mut [[F32Line; N]],
     ) -> Option<&F32Line> {
         with_plane!(&self.planes, plane => plane.widen_values(lanes, self.shape, (group, head), first_line, to))
+    }
+
+    /// Runs `visitor` on the numbers.
+    #[inline(always)]
+    pub(crate) fn visit(&self, visitor: impl PageVisitor) {
+        with_plane!(&self.planes, plane => visitor.visit(plane));
     }
 
     /// Asks for the keys or the values of the first groups from `group` on in one head: a reader that comes soon then

@@ -2,7 +2,7 @@
 //! page is used many times.
 
 use super::AttentionShape;
-use super::{scores, values};
+use super::{row, scores, values};
 use crate::functions::exp;
 use crate::kv::KvPage;
 use crate::kv::line::{F32Line, Line};
@@ -56,7 +56,7 @@ impl<'a> Tile<'a> {
             [..self.shape.kv.key_dim]
     }
 
-    fn visible_in_block(&self, index: usize, block: usize) -> Range<usize> {
+    pub(super) fn visible_in_block(&self, index: usize, block: usize) -> Range<usize> {
         self.shape.visible_in_block(self.position + index / self.heads(), block)
     }
 }
@@ -64,13 +64,25 @@ impl<'a> Tile<'a> {
 /// What a block of 256 positions gives to the queries of a tile, or what several blocks give together.
 pub(super) struct Part {
     /// Of each query: whether it sees any position of the blocks; if not, its other entries mean nothing.
-    seen: Vec<bool>,
+    pub(super) seen: Vec<bool>,
     /// Of each query: the largest visible score.
-    max: Vec<f32>,
+    pub(super) max: Vec<f32>,
     /// Of each query: the sum of `exp(score - max)`.
-    sum: Vec<f32>,
+    pub(super) sum: Vec<f32>,
     /// `[queries, lines of a value]`: the values, each times its `exp(score - max)`.
-    values: Vec<F32Line>,
+    pub(super) values: Vec<F32Line>,
+}
+
+impl Part {
+    /// What no block gives.
+    pub(super) fn new(tile: &Tile<'_>) -> Self {
+        Self {
+            seen: vec![false; tile.len()],
+            max: vec![0.0; tile.len()],
+            sum: vec![0.0; tile.len()],
+            values: vec![F32Line::ZERO; tile.len() * tile.shape.kv.value_dim.div_ceil(LANES)],
+        }
+    }
 }
 
 /// Queries of a tile that one kernel call works on.
@@ -142,6 +154,9 @@ impl Kernel for Attend<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> Vec<Part> {
         let tile = self.tile;
+        if tile.rows() == 1 {
+            return row::attend(lanes, &tile, self.blocks, self.merge);
+        }
         let strips = tile.len().div_ceil(max_strip::<L>());
         let bounds: Vec<_> = (0..=strips).map(|strip| strip * tile.len() / strips).collect();
         let queries = pack_queries(&tile, &bounds);
@@ -168,7 +183,7 @@ impl Kernel for Attend<'_> {
 }
 
 /// The queries of each strip, column-major: `[strip][key_dim][queries of the strip]`.
-fn pack_queries(tile: &Tile<'_>, bounds: &[usize]) -> Vec<f32> {
+pub(super) fn pack_queries(tile: &Tile<'_>, bounds: &[usize]) -> Vec<f32> {
     let mut packed = vec![0.0; tile.len() * tile.shape.kv.key_dim];
     for bounds in bounds.windows(2) {
         let count = bounds[1] - bounds[0];
@@ -193,12 +208,7 @@ fn attend_block<L: Lanes>(
     let (page, span) = (tile.pages[block], tile.span_in_block(block));
     page.prefetch(lanes, span.start / LANES, tile.kv_head, false);
     scores::products(lanes, tile, strips, page, span.clone(), scores);
-    let mut part = Part {
-        seen: vec![false; tile.len()],
-        max: vec![0.0; tile.len()],
-        sum: vec![0.0; tile.len()],
-        values: vec![F32Line::ZERO; tile.len() * tile.shape.kv.value_dim.div_ceil(LANES)],
-    };
+    let mut part = Part::new(tile);
     for strip in strips {
         for (query, visible) in (strip.first..).zip(&strip.visible) {
             if !visible.is_empty() {
@@ -217,7 +227,7 @@ fn attend_block<L: Lanes>(
 
 /// Merges `next` into `merged`, which covers lower positions.
 #[inline(always)]
-fn merge<L: Lanes>(lanes: L, merged: &mut Part, next: &Part) {
+pub(super) fn merge<L: Lanes>(lanes: L, merged: &mut Part, next: &Part) {
     let lines = merged.values.len() / merged.seen.len();
     for query in 0..merged.seen.len() {
         if !next.seen[query] {

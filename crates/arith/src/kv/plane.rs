@@ -14,6 +14,12 @@ use std::ops::Range;
 /// foresee the next.
 pub(super) const AHEAD: usize = 4;
 
+/// Code generic over the type of the numbers of a page.
+pub(crate) trait PageVisitor {
+    /// The code.
+    fn visit<T: Line>(self, plane: &Plane<T>);
+}
+
 /// Keys and values of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plane<T> {
@@ -29,15 +35,15 @@ pub(crate) struct Plane<T> {
 
 /// One head's sixteen positions.
 #[derive(Clone, Copy)]
-struct Group<'a, T> {
+pub(crate) struct Group<'a, T> {
     /// A line per key column, lanes are positions.
-    keys: &'a [T],
+    pub(crate) keys: &'a [T],
     /// A line per block of 32 key columns, lanes are positions.
-    key_scales: &'a [F32Line],
+    pub(crate) key_scales: &'a [F32Line],
     /// Sixteen rows of `value_dim` rounded up to whole lines.
-    values: &'a [T],
+    pub(crate) values: &'a [T],
     /// A line per block of 32 value columns, lanes are positions.
-    value_scales: &'a [F32Line],
+    pub(crate) value_scales: &'a [F32Line],
 }
 
 /// How many lines each part of one head's group has.
@@ -61,13 +67,16 @@ impl Lines {
 }
 
 impl<T: Line> Plane<T> {
+    /// [`AHEAD`], for readers of one row.
+    pub(crate) const AHEAD: usize = 8;
+
     pub(super) fn new() -> Self {
         Self { keys: Vec::new(), key_scales: Vec::new(), values: Vec::new(), value_scales: Vec::new() }
     }
 
     /// The sixteen positions of `group` in `head`.
-    #[inline]
-    fn group(&self, shape: KvShape, group: usize, head: usize) -> Group<'_, T> {
+    #[inline(always)]
+    pub(crate) fn group(&self, shape: KvShape, group: usize, head: usize) -> Group<'_, T> {
         let lines = Lines::of::<T>(shape);
         let at = group * shape.kv_heads + head;
         let part = |count: usize| at * count..(at + 1) * count;
@@ -131,7 +140,7 @@ impl<T: Line> Plane<T> {
     /// Asks for the first of `group`'s keys or values in `head`, if there is one, before [`Plane::widen_keys`] or
     /// [`Plane::widen_values`] gets there and asks for what follows.
     #[inline(always)]
-    pub(super) fn prefetch<L: Lanes>(
+    pub(crate) fn prefetch<L: Lanes>(
         &self,
         lanes: L,
         shape: KvShape,

@@ -190,6 +190,14 @@ impl Lanes for Avx2 {
         each!(2, |h| _mm256_cvtepi32_ps(x[h]))
     }
     #[inline(always)]
+    fn load_int(self, x: &[i32; LANES]) -> Self::Int {
+        each!(2, |h| _mm256_loadu_si256(x.as_ptr().add(8 * h).cast()))
+    }
+    #[inline(always)]
+    fn add_int(self, a: Self::Int, b: Self::Int) -> Self::Int {
+        each!(2, |h| _mm256_add_epi32(a[h], b[h]))
+    }
+    #[inline(always)]
     fn store_int(self, x: Self::Int, to: &mut [i32; LANES]) {
         simd!({
             _mm256_storeu_si256(to.as_mut_ptr().cast(), x[0]);
@@ -289,6 +297,13 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn load_codes(self, line: &[u8; LINE]) -> Self::Codes {
         each!(2, |h| _mm256_loadu_si256(line.as_ptr().add(32 * h).cast()))
+    }
+    #[inline(always)]
+    fn store_codes(self, codes: Self::Codes, line: &mut [u8; LINE]) {
+        simd!({
+            _mm256_storeu_si256(line.as_mut_ptr().cast(), codes[0]);
+            _mm256_storeu_si256(line.as_mut_ptr().add(32).cast(), codes[1]);
+        });
     }
     #[inline(always)]
     fn low_nibbles(self, codes: Self::Codes) -> Self::Codes {

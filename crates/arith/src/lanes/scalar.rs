@@ -114,6 +114,17 @@ impl Lanes for Scalar {
         map(x, |x| x as f32)
     }
     #[inline(always)]
+    fn load_int(self, x: &[i32; LANES]) -> Self::Int {
+        *x
+    }
+    #[inline(always)]
+    fn add_int(self, mut a: Self::Int, b: Self::Int) -> Self::Int {
+        for l in 0..LANES {
+            a[l] = a[l].wrapping_add(b[l]);
+        }
+        a
+    }
+    #[inline(always)]
     fn store_int(self, x: Self::Int, to: &mut [i32; LANES]) {
         *to = x;
     }
@@ -194,6 +205,10 @@ impl Lanes for Scalar {
     #[inline(always)]
     fn load_codes(self, line: &[u8; LINE]) -> Self::Codes {
         *line
+    }
+    #[inline(always)]
+    fn store_codes(self, codes: Self::Codes, line: &mut [u8; LINE]) {
+        *line = codes;
     }
     #[inline(always)]
     fn low_nibbles(self, codes: Self::Codes) -> Self::Codes {

@@ -40,11 +40,7 @@ impl<'a> Activations<'a> {
         Self::of(rows, columns, None)
     }
 
-    fn of(
-        rows: Cow<'a, [f32]>,
-        columns: usize,
-        source: Option<(&'a Activations<'a>, Vec<u32>)>,
-    ) -> Self {
+    fn of(rows: Cow<'a, [f32]>, columns: usize, source: Option<(&'a Activations<'a>, Vec<u32>)>) -> Self {
         let (quantized, fine) = (OnceLock::new(), OnceLock::new());
         Self { rows, columns, source, quantized, fine, tiles: OnceLock::new(), fine_tiles: OnceLock::new() }
     }

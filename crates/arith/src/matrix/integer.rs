@@ -7,7 +7,6 @@
 use super::activations::{FINE, FineBlock, QuantizedBlock, Sums, TileRows, Tiled};
 use super::layout::{CodeLayout, LINES, ScaleLayout, Steps};
 use super::scales::{PanelScales, SpreadScales, StoredScales, spread};
-use super::amx_rows::{FineTile, RowTile};
 use super::{Activations, Matrix, amx, panel_count, store_outputs};
 use crate::cpu::Cpu;
 use crate::format::{Coded, CodedVisitor};
@@ -36,8 +35,8 @@ impl CodedVisitor for Prepare<'_> {
 
     fn visit<F: Coded>(self) -> usize {
         if amx::takes(self.cpu, self.rows.len()) {
-            let fine = if F::Steps::FINE { self.rows.fine_tiles(self.cpu).len() } else { 0 };
-            let bytes = self.rows.tiles(self.cpu).len() * size_of::<RowTile>() + fine * size_of::<FineTile>();
+            let fine = if F::Steps::FINE { size_of_val(self.rows.fine_tiles(self.cpu)) } else { 0 };
+            let bytes = size_of_val(self.rows.tiles(self.cpu)) + fine;
             return bytes / self.rows.len();
         }
         let fine = if F::Steps::FINE { self.rows.fine(self.cpu).row_bytes() } else { 0 };

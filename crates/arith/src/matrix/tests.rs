@@ -3,3 +3,4 @@
 mod bounds;
 mod paths;
 mod samples;
+mod tiles;

@@ -23,7 +23,7 @@ pub(crate) struct MachineOptions {
 /// Which instructions to use.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct IsaOption {
-    /// Instruction set: auto, scalar, avx2 or avx512. It changes speed only
+    /// Instruction set: auto, scalar, avx2, avx512 or amx. It changes speed only
     #[arg(long = "isa", value_name = "ISA", default_value = "auto", value_parser = isa_choice)]
     pub(crate) choice: IsaChoice,
 }
@@ -285,11 +285,6 @@ fn bounded(text: &str, least: usize, most: usize) -> Result<usize, String> {
 fn isa_choice(text: &str) -> Result<IsaChoice, String> {
     match text {
         "auto" => Ok(IsaChoice::Auto),
-        "amx" => Err(
-            "amx is not available in this version; expected auto, scalar, avx2 or avx512 (the answer is the \
-                      same with each)"
-                .to_owned(),
-        ),
         name => name.parse().map(IsaChoice::Only).map_err(|error: samebit_arith::CpuError| error.to_string()),
     }
 }
@@ -302,7 +297,7 @@ mod tests {
     fn instruction_sets_by_name() {
         assert_eq!(isa_choice("auto"), Ok(IsaChoice::Auto));
         assert_eq!(isa_choice("avx2"), Ok(IsaChoice::Only(Isa::Avx2)));
-        assert!(isa_choice("amx").unwrap_err().contains("not available"));
+        assert_eq!(isa_choice("amx"), Ok(IsaChoice::Only(Isa::Amx)));
         assert!(isa_choice("sse").unwrap_err().contains("avx512"));
     }
 
