@@ -7,7 +7,7 @@
 
 use super::KvShape;
 use super::line::{F32Line, Line, SCALE_BLOCK};
-use crate::lanes::{LANES, Lanes};
+use crate::lanes::{LANES, LINE, Lanes};
 use std::ops::Range;
 
 /// How many groups before their turn lines are asked for. Those of one head are too short a run for the processor to
@@ -154,7 +154,10 @@ impl<T: Line> Plane<T> {
             (&self.values, LANES * Lines::of::<T>(shape).value_row)
         };
         if let Some(lines) = lines.get(at * count..(at + 1) * count) {
-            lines.iter().for_each(|line| lanes.prefetch(line));
+            // Once for every line of the processor's cache.
+            for line in lines.iter().step_by((LINE / size_of::<T>()).max(1)) {
+                lanes.prefetch(line);
+            }
         }
     }
 
