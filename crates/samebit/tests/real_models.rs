@@ -224,6 +224,10 @@ fn no_path_changes_a_byte() {
         }
         if Isa::Avx512.is_available() {
             paths.push(&["--isa", "avx512", "--prefill-chunk", "1"]);
+            paths.push(&["--isa", "avx512", "--threads", "2"]);
+        }
+        if Isa::Amx.is_available() {
+            paths.push(&["--isa", "amx", "--threads", "2"]);
         }
         for more in paths {
             assert!(write(more) == plain, "{}: {more:?} changed the file", real.name);

@@ -247,7 +247,6 @@ fn options_are_bounded_by_name() {
     refused(&["--prefill-chunk", "0"], "prefill-chunk");
     refused(&["--threads", "0"], "threads");
     refused(&["--threads", "513"], "threads");
-    refused(&["--isa", "amx"], "not available");
     refused(&["--isa", "neon"], "avx512");
     refused(&["--kv", "f64"], "int8");
     refused(&["--seed", "-1"], "seed");
