@@ -44,18 +44,14 @@ pub(crate) trait Tiles {
     /// Makes ready for steps of `columns` columns, 16 or 32.
     fn begin(columns: usize) -> Self;
 
-    /// For two planes: `sums[r][o]` = the sum of `plane[r][first + 4 l + c]` times byte `4 o + c` of `lines[l]`, which
-    /// are signed or unsigned. There are as many lines as make a step.
-    fn pair(
-        &self,
-        planes: [&Plane; 2],
-        first: usize,
-        lines: &[CodeLine],
-        signed: bool,
-        sums: &mut [TileSums; 2],
-    );
+    /// Starts the sums of two planes in bank `BANK`, 0 or 1: `sums[r][o]` = the sum of `plane[r][first + 4 l + c]` times
+    /// byte `4 o + c` of `lines[l]`, which are signed or unsigned. There are as many lines as make a step.
+    fn start<const BANK: usize>(&self, planes: [&Plane; 2], first: usize, lines: &[CodeLine], signed: bool);
 
-    /// The same for one plane.
+    /// Stores the sums that were started last in bank `BANK`. What lies between is time for them to be computed.
+    fn finish<const BANK: usize>(&self, sums: &mut [TileSums; 2]);
+
+    /// The sums of one plane.
     fn single(&self, plane: &Plane, first: usize, lines: &[CodeLine], signed: bool, sums: &mut TileSums);
 }
 

@@ -56,7 +56,7 @@ struct Shapes {
     rows: [u8; 16],
 }
 
-/// Tile registers that have shapes, until this is dropped: registers 0 to 3 sums, 4 and 5 rows, 6 codes.
+/// Tile registers that have shapes, until this is dropped: registers 0 to 3 and 7 sums, 4 and 5 rows, 6 codes.
 pub(crate) struct HardwareTiles {
     lines: usize,
     /// Shapes belong to the thread.
@@ -77,30 +77,43 @@ impl Drop for HardwareTiles {
     }
 }
 
-/// The tile instructions of a pair of planes, with product instruction `$product`.
-macro_rules! pair {
-    ($product:literal, $high:expr, $low:expr, $lines:expr, $sums:expr) => {
+/// The products of a pair of planes into two sums, with product instruction `$product`.
+macro_rules! start {
+    ($product:literal, $high_sums:tt, $low_sums:tt, $high:expr, $low:expr, $lines:expr) => {
         // SAFETY: a `HardwareTiles` exists, so the processor has tiles and their shapes are set: 16 rows of at most
-        // 32 bytes that start `first` bytes into a plane, and as many lines as were checked to be there. The sums are
-        // two whole arrays of 16 rows of 64 bytes, which follow each other.
+        // 32 bytes that start `first` bytes into a plane, and as many lines as were checked to be there. The compiler
+        // uses no tile registers, so what these hold stays there until it is stored.
         unsafe {
             asm!(
                 "tileloadd tmm6, [{lines} + {line}*1]",
                 "tileloadd tmm4, [{high} + {row}*1]",
+                concat!("tilezero ", $high_sums),
+                concat!($product, " ", $high_sums, ", tmm4, tmm6"),
                 "tileloadd tmm5, [{low} + {row}*1]",
-                "tilezero tmm0",
-                "tilezero tmm1",
-                concat!($product, " tmm0, tmm4, tmm6"),
-                concat!($product, " tmm1, tmm5, tmm6"),
-                "tilestored [{sums} + {line}*1], tmm0",
-                "tilestored [{sums} + {line}*1 + 1024], tmm1",
+                concat!("tilezero ", $low_sums),
+                concat!($product, " ", $low_sums, ", tmm5, tmm6"),
                 lines = in(reg) $lines,
                 high = in(reg) $high,
                 low = in(reg) $low,
-                sums = in(reg) $sums,
                 line = in(reg) LINE,
                 row = in(reg) BLOCK,
-                out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm5") _, out("tmm6") _,
+                out($high_sums) _, out($low_sums) _, out("tmm4") _, out("tmm5") _, out("tmm6") _,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+    };
+}
+
+/// Stores two sums.
+macro_rules! finish {
+    ($high_sums:literal, $low_sums:literal, $sums:expr) => {
+        // SAFETY: as above; the sums are two whole arrays of 16 rows of 64 bytes, which follow each other.
+        unsafe {
+            asm!(
+                concat!("tilestored [{sums} + {line}*1], ", $high_sums),
+                concat!("tilestored [{sums} + {line}*1 + 1024], ", $low_sums),
+                sums = in(reg) $sums,
+                line = in(reg) LINE,
                 options(nostack, preserves_flags),
             );
         }
@@ -110,20 +123,20 @@ macro_rules! pair {
 /// The tile instructions of one plane, with product instruction `$product`.
 macro_rules! single {
     ($product:literal, $plane:expr, $lines:expr, $sums:expr) => {
-        // SAFETY: as for a pair.
+        // SAFETY: as above, for one plane and one array of sums.
         unsafe {
             asm!(
                 "tileloadd tmm6, [{lines} + {line}*1]",
                 "tileloadd tmm4, [{plane} + {row}*1]",
-                "tilezero tmm2",
-                concat!($product, " tmm2, tmm4, tmm6"),
-                "tilestored [{sums} + {line}*1], tmm2",
+                "tilezero tmm7",
+                concat!($product, " tmm7, tmm4, tmm6"),
+                "tilestored [{sums} + {line}*1], tmm7",
                 lines = in(reg) $lines,
                 plane = in(reg) $plane,
                 sums = in(reg) $sums,
                 line = in(reg) LINE,
                 row = in(reg) BLOCK,
-                out("tmm2") _, out("tmm4") _, out("tmm6") _,
+                out("tmm7") _, out("tmm4") _, out("tmm6") _,
                 options(nostack, preserves_flags),
             );
         }
@@ -133,7 +146,7 @@ macro_rules! single {
 impl HardwareTiles {
     /// Where the columns of a step start in a plane.
     #[inline(always)]
-    fn start(&self, plane: &Plane, first: usize, lines: &[CodeLine]) -> *const Plane {
+    fn place(&self, plane: &Plane, first: usize, lines: &[CodeLine]) -> *const Plane {
         assert!(
             lines.len() == self.lines && first + 4 * self.lines <= BLOCK,
             "a step of {} lines",
@@ -173,26 +186,28 @@ impl Tiles for HardwareTiles {
     }
 
     #[inline(always)]
-    fn pair(
-        &self,
-        planes: [&Plane; 2],
-        first: usize,
-        lines: &[CodeLine],
-        signed: bool,
-        sums: &mut [TileSums; 2],
-    ) {
-        let high = self.start(planes[0], first, lines);
-        let low = self.start(planes[1], first, lines);
-        if signed {
-            pair!("tdpbssd", high, low, lines.as_ptr(), sums.as_mut_ptr());
-        } else {
-            pair!("tdpbsud", high, low, lines.as_ptr(), sums.as_mut_ptr());
+    fn start<const BANK: usize>(&self, planes: [&Plane; 2], first: usize, lines: &[CodeLine], signed: bool) {
+        let high = self.place(planes[0], first, lines);
+        let low = self.place(planes[1], first, lines);
+        match (BANK, signed) {
+            (0, false) => start!("tdpbsud", "tmm0", "tmm1", high, low, lines.as_ptr()),
+            (0, true) => start!("tdpbssd", "tmm0", "tmm1", high, low, lines.as_ptr()),
+            (_, false) => start!("tdpbsud", "tmm2", "tmm3", high, low, lines.as_ptr()),
+            (_, true) => start!("tdpbssd", "tmm2", "tmm3", high, low, lines.as_ptr()),
+        }
+    }
+
+    #[inline(always)]
+    fn finish<const BANK: usize>(&self, sums: &mut [TileSums; 2]) {
+        match BANK {
+            0 => finish!("tmm0", "tmm1", sums.as_mut_ptr()),
+            _ => finish!("tmm2", "tmm3", sums.as_mut_ptr()),
         }
     }
 
     #[inline(always)]
     fn single(&self, plane: &Plane, first: usize, lines: &[CodeLine], signed: bool, sums: &mut TileSums) {
-        let plane = self.start(plane, first, lines);
+        let plane = self.place(plane, first, lines);
         if signed {
             single!("tdpbssd", plane, lines.as_ptr(), std::ptr::from_mut(sums));
         } else {

@@ -3,28 +3,27 @@
 use super::{CodeLine, Plane, TILE_ROWS, TileSums, Tiles};
 use crate::format::BLOCK;
 use crate::lanes::{LANES, LINE};
+use std::cell::RefCell;
 
 /// Tile products in plain Rust.
 pub(crate) struct ModelTiles {
     lines: usize,
+    banks: RefCell<[[TileSums; 2]; 2]>,
 }
 
 impl Tiles for ModelTiles {
     fn begin(columns: usize) -> Self {
-        Self { lines: columns / 4 }
+        Self { lines: columns / 4, banks: RefCell::new([[TileSums::ZERO; 2]; 2]) }
     }
 
-    fn pair(
-        &self,
-        planes: [&Plane; 2],
-        first: usize,
-        lines: &[CodeLine],
-        signed: bool,
-        sums: &mut [TileSums; 2],
-    ) {
-        for (plane, sums) in planes.into_iter().zip(sums) {
+    fn start<const BANK: usize>(&self, planes: [&Plane; 2], first: usize, lines: &[CodeLine], signed: bool) {
+        for (plane, sums) in planes.into_iter().zip(&mut self.banks.borrow_mut()[BANK]) {
             self.single(plane, first, lines, signed, sums);
         }
+    }
+
+    fn finish<const BANK: usize>(&self, sums: &mut [TileSums; 2]) {
+        *sums = self.banks.borrow()[BANK];
     }
 
     fn single(&self, plane: &Plane, first: usize, lines: &[CodeLine], signed: bool, sums: &mut TileSums) {
@@ -69,7 +68,7 @@ pub(super) fn agrees<T: Tiles>() -> bool {
             let lines = &lines[..columns / 4];
             for signed in [false, true] {
                 for first in (0..BLOCK).step_by(columns) {
-                    let (mut found, mut expected) = ([TileSums::ZERO; 3], [TileSums::ZERO; 3]);
+                    let (mut found, mut expected) = ([TileSums::ZERO; 5], [TileSums::ZERO; 5]);
                     products(&tiles, &planes, first, lines, signed, &mut found);
                     products(&model, &planes, first, lines, signed, &mut expected);
                     if found.iter().zip(&expected).any(|(found, expected)| found.0 != expected.0) {
@@ -82,18 +81,22 @@ pub(super) fn agrees<T: Tiles>() -> bool {
     true
 }
 
-/// Both products that a kernel asks for.
+/// The products that a kernel asks for, with both banks under way at once.
 fn products<T: Tiles>(
     tiles: &T,
     planes: &[Plane; 2],
     first: usize,
     lines: &[CodeLine],
     signed: bool,
-    sums: &mut [TileSums; 3],
+    sums: &mut [TileSums; 5],
 ) {
-    let (pair, rest) = sums.split_first_chunk_mut::<2>().expect("three sums");
-    tiles.pair([&planes[0], &planes[1]], first, lines, signed, pair);
-    tiles.single(&planes[1], first, lines, signed, &mut rest[0]);
+    let (single, banks) = sums.split_first_mut().expect("five sums");
+    let (banks, _) = banks.as_chunks_mut::<2>();
+    tiles.start::<0>([&planes[0], &planes[1]], first, lines, signed);
+    tiles.start::<1>([&planes[1], &planes[0]], first, lines, signed);
+    tiles.finish::<0>(&mut banks[0]);
+    tiles.single(&planes[1], first, lines, signed, single);
+    tiles.finish::<1>(&mut banks[1]);
 }
 
 const _: () = assert!(TILE_ROWS == LANES);
@@ -109,15 +112,17 @@ mod tests {
         fn begin(columns: usize) -> Self {
             Self(ModelTiles::begin(columns))
         }
-        fn pair(
+        fn start<const BANK: usize>(
             &self,
             planes: [&Plane; 2],
             first: usize,
             lines: &[CodeLine],
             signed: bool,
-            sums: &mut [TileSums; 2],
         ) {
-            self.0.pair(planes, first, lines, signed && !UNSIGNED_ALWAYS, sums);
+            self.0.start::<BANK>(planes, first, lines, signed && !UNSIGNED_ALWAYS);
+        }
+        fn finish<const BANK: usize>(&self, sums: &mut [TileSums; 2]) {
+            self.0.finish::<BANK>(sums);
         }
         fn single(&self, plane: &Plane, first: usize, lines: &[CodeLine], signed: bool, sums: &mut TileSums) {
             self.0.single(plane, first, lines, signed, sums);

@@ -130,9 +130,6 @@ struct TileProduct<'a, 'o, T, X> {
     out: &'a mut Columns<'o, f32>,
 }
 
-/// Steps whose exact sums are kept: one that is folded, the others being computed. More than two gain nothing.
-const RING: usize = 2;
-
 /// Exact sums of one step: of the high, the low and the fine plane.
 struct StepSums {
     planes: [TileSums; 2],
@@ -143,83 +140,115 @@ impl<T: Steps, X: Tiles> Kernel for TileProduct<'_, '_, T, X> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn run<L: Lanes>(mut self, lanes: L) {
         const ZERO: StepSums = StepSums { planes: [TileSums::ZERO; 2], fine: TileSums::ZERO };
-        let mut scratch = [ZERO; RING];
+        let mut exact = [ZERO; 2];
         for first in (0..self.out.rows()).step_by(TILE_ROWS) {
-            let mut outputs = [[0.0; LANES]; TILE_ROWS];
-            self.tile(lanes, first / TILE_ROWS, &mut scratch, &mut outputs);
-            let count = TILE_ROWS.min(self.out.rows() - first);
-            for (r, outputs) in outputs[..count].iter().enumerate() {
-                let out = &mut self.out.row(first + r)[self.first_output..];
-                let count = LANES.min(out.len());
-                store_outputs(lanes, lanes.load(outputs), &mut out[..count]);
-            }
+            self.tile(lanes, first, &mut exact);
         }
     }
 }
 
 impl<T: Steps, X: Tiles> TileProduct<'_, '_, T, X> {
-    /// The outputs of the sixteen rows of tile `tile`.
+    /// The outputs of the sixteen rows from row `first` of the output on.
+    ///
+    /// While a step is folded the next one's sums are stored and those of the one after it computed: steps take turns
+    /// with two banks of tiles and two places in memory.
     #[inline(always)]
-    fn tile<L: Lanes>(
-        &self,
-        lanes: L,
-        tile: usize,
-        scratch: &mut [StepSums; RING],
-        outputs: &mut [[f32; LANES]; TILE_ROWS],
-    ) {
-        let place = tile * self.blocks..(tile + 1) * self.blocks;
-        let rows = &self.rows[place.clone()];
-        let fine = if T::FINE { self.fine.map(|fine| &fine[place]) } else { None };
+    fn tile<L: Lanes>(&mut self, lanes: L, first: usize, exact: &mut [StepSums; 2]) {
+        let place = first / TILE_ROWS * self.blocks..(first / TILE_ROWS + 1) * self.blocks;
+        let rows = Rows {
+            blocks: &self.rows[place.clone()],
+            fine: if T::FINE { self.fine.map(|fine| &fine[place]) } else { None },
+        };
         let mut sums = [lanes.splat(0.0); TILE_ROWS];
-        let steps = self.blocks * T::PER_BLOCK;
-        for step in 0..steps.min(RING - 1) {
-            self.exact_sums(rows, fine, step, &mut scratch[step]);
-        }
-        for step in 0..steps {
-            let ahead = step + RING - 1;
-            if ahead < steps {
-                self.exact_sums(rows, fine, ahead, &mut scratch[ahead % RING]);
+        for step in 0..self.blocks * T::PER_BLOCK + 2 {
+            if step % 2 == 0 {
+                self.turn::<L, 0, 1>(lanes, &rows, step, exact, &mut sums);
+            } else {
+                self.turn::<L, 1, 0>(lanes, &rows, step, exact, &mut sums);
             }
-            let exact = &scratch[step % RING];
-            let block = step / T::PER_BLOCK;
-            let group = step >> self.wide;
-            let scaled = match fine {
-                Some(fine) => &fine[block].scaled,
-                None if T::PER_BLOCK == 1 => &rows[block].whole,
-                None => &rows[block].halves[step % T::PER_BLOCK],
-            };
-            let scale = self.scales.scale(lanes, group);
-            let offset = if T::OFFSETS { self.scales.offset(lanes, group) } else { scale };
-            let row_scales = &rows[block].scales;
-            each_row!(r, {
-                if T::OFFSETS {
-                    sums[r] = lanes.fma(offset, lanes.splat(scaled[r]), sums[r]);
-                }
-                let high = lanes.shift_left_int(lanes.load_int(&exact.planes[0].0[r]), 8);
-                let sum = lanes.add_int(high, lanes.load_int(&exact.planes[1].0[r]));
-                let mut product = lanes.to_float(sum);
-                if T::FINE {
-                    let part = lanes.to_float(lanes.load_int(&exact.fine.0[r]));
-                    product = lanes.fma(part, lanes.splat(FINE), product);
-                }
-                let value = lanes.mul(scale, lanes.splat(row_scales[r]));
-                sums[r] = lanes.fma(product, value, sums[r]);
-            });
         }
-        each_row!(r, lanes.store(sums[r], &mut outputs[r]));
+        let count = TILE_ROWS.min(self.out.rows() - first);
+        each_row!(r, {
+            if r < count {
+                let out = &mut self.out.row(first + r)[self.first_output..];
+                let count = LANES.min(out.len());
+                store_outputs(lanes, sums[r], &mut out[..count]);
+            }
+        });
     }
 
-    /// `S - z X` of step `step`, by planes.
+    /// Starts step `step` in `BANK`, finishes the one before it in `OTHER`, and folds the one before that.
     #[inline(always)]
-    fn exact_sums(&self, rows: &[RowTile], fine: Option<&[FineTile]>, step: usize, to: &mut StepSums) {
-        let (block, part) = (step / T::PER_BLOCK, step % T::PER_BLOCK);
-        let lines = &self.lines[T::COLUMNS / 4 * step..T::COLUMNS / 4 * (step + 1)];
-        let (row, first) = (&rows[block], T::COLUMNS * part);
-        self.tiles.pair([&row.high, &row.low], first, lines, !T::OFFSETS, &mut to.planes);
-        if let Some(fine) = fine {
-            self.tiles.single(&fine[block].plane, first, lines, !T::OFFSETS, &mut to.fine);
+    fn turn<L: Lanes, const BANK: usize, const OTHER: usize>(
+        &self,
+        lanes: L,
+        rows: &Rows<'_>,
+        step: usize,
+        exact: &mut [StepSums; 2],
+        sums: &mut [L::Float; TILE_ROWS],
+    ) {
+        let steps = self.blocks * T::PER_BLOCK;
+        if step < steps {
+            let lines = &self.lines[T::COLUMNS / 4 * step..T::COLUMNS / 4 * (step + 1)];
+            let block = &rows.blocks[step / T::PER_BLOCK];
+            let first = T::COLUMNS * (step % T::PER_BLOCK);
+            self.tiles.start::<BANK>([&block.high, &block.low], first, lines, !T::OFFSETS);
+        }
+        if (1..=steps).contains(&step) {
+            self.tiles.finish::<OTHER>(&mut exact[OTHER].planes);
+            if let Some(fine) = rows.fine {
+                let step = step - 1;
+                let lines = &self.lines[T::COLUMNS / 4 * step..T::COLUMNS / 4 * (step + 1)];
+                let (plane, first) = (&fine[step / T::PER_BLOCK].plane, T::COLUMNS * (step % T::PER_BLOCK));
+                self.tiles.single(plane, first, lines, !T::OFFSETS, &mut exact[OTHER].fine);
+            }
+        }
+        if step >= 2 {
+            self.fold(lanes, rows, step - 2, &exact[BANK], sums);
         }
     }
+
+    /// Folds the exact sums of step `step` into the accumulators.
+    #[inline(always)]
+    fn fold<L: Lanes>(
+        &self,
+        lanes: L,
+        rows: &Rows<'_>,
+        step: usize,
+        exact: &StepSums,
+        sums: &mut [L::Float; TILE_ROWS],
+    ) {
+        let (block, group) = (step / T::PER_BLOCK, step >> self.wide);
+        let scaled = match rows.fine {
+            Some(fine) => &fine[block].scaled,
+            None if T::PER_BLOCK == 1 => &rows.blocks[block].whole,
+            None => &rows.blocks[block].halves[step % T::PER_BLOCK],
+        };
+        let scale = self.scales.scale(lanes, group);
+        let offset = if T::OFFSETS { self.scales.offset(lanes, group) } else { scale };
+        let row_scales = &rows.blocks[block].scales;
+        each_row!(r, {
+            if T::OFFSETS {
+                sums[r] = lanes.fma(offset, lanes.splat(scaled[r]), sums[r]);
+            }
+            let high = lanes.shift_left_int(lanes.load_int(&exact.planes[0].0[r]), 8);
+            let sum = lanes.add_int(high, lanes.load_int(&exact.planes[1].0[r]));
+            let mut product = lanes.to_float(sum);
+            if T::FINE {
+                let part = lanes.to_float(lanes.load_int(&exact.fine.0[r]));
+                product = lanes.fma(part, lanes.splat(FINE), product);
+            }
+            let value = lanes.mul(scale, lanes.splat(row_scales[r]));
+            sums[r] = lanes.fma(product, value, sums[r]);
+        });
+    }
+}
+
+/// Sixteen rows.
+struct Rows<'a> {
+    blocks: &'a [RowTile],
+    /// Where the steps have a fine part.
+    fine: Option<&'a [FineTile]>,
 }
