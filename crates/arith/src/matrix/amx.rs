@@ -196,28 +196,41 @@ impl<T: Steps, X: Tiles> TileProduct<'_, '_, T, X> {
             let first = T::COLUMNS * (step % T::PER_BLOCK);
             self.tiles.start::<BANK>([&block.high, &block.low], first, lines, !T::OFFSETS);
         }
-        if (1..=steps).contains(&step) {
-            self.tiles.finish::<OTHER>(&mut exact[OTHER].planes);
-            if let Some(fine) = rows.fine {
-                let step = step - 1;
-                let lines = &self.lines[T::COLUMNS / 4 * step..T::COLUMNS / 4 * (step + 1)];
-                let (plane, first) = (&fine[step / T::PER_BLOCK].plane, T::COLUMNS * (step % T::PER_BLOCK));
-                self.tiles.single(plane, first, lines, !T::OFFSETS, &mut exact[OTHER].fine);
-            }
-        }
+        let (folded, finished) = match (exact, BANK) {
+            ([folded, finished], 0) | ([finished, folded], _) => (folded, finished),
+        };
         if step >= 2 {
-            self.fold(lanes, rows, step - 2, &exact[BANK], sums);
+            self.fold::<L, OTHER>(lanes, rows, step - 2, folded, finished, sums);
+        } else {
+            self.finish::<OTHER>(rows, step, finished);
         }
     }
 
-    /// Folds the exact sums of step `step` into the accumulators.
+    /// Stores the sums of the step before `step`, which are in `BANK`, where there is such a step.
     #[inline(always)]
-    fn fold<L: Lanes>(
+    fn finish<const BANK: usize>(&self, rows: &Rows<'_>, step: usize, to: &mut StepSums) {
+        if !(1..=self.blocks * T::PER_BLOCK).contains(&step) {
+            return;
+        }
+        self.tiles.finish::<BANK>(&mut to.planes);
+        if let Some(fine) = rows.fine {
+            let step = step - 1;
+            let lines = &self.lines[T::COLUMNS / 4 * step..T::COLUMNS / 4 * (step + 1)];
+            let (plane, first) = (&fine[step / T::PER_BLOCK].plane, T::COLUMNS * (step % T::PER_BLOCK));
+            self.tiles.single(plane, first, lines, !T::OFFSETS, &mut to.fine);
+        }
+    }
+
+    /// Folds the exact sums of step `step` into the accumulators; half-way through, when they are ready, stores the
+    /// next step's, which are in `NEXT`.
+    #[inline(always)]
+    fn fold<L: Lanes, const NEXT: usize>(
         &self,
         lanes: L,
         rows: &Rows<'_>,
         step: usize,
         exact: &StepSums,
+        next: &mut StepSums,
         sums: &mut [L::Float; TILE_ROWS],
     ) {
         let (block, group) = (step / T::PER_BLOCK, step >> self.wide);
@@ -230,6 +243,9 @@ impl<T: Steps, X: Tiles> TileProduct<'_, '_, T, X> {
         let offset = if T::OFFSETS { self.scales.offset(lanes, group) } else { scale };
         let row_scales = &rows.blocks[block].scales;
         each_row!(r, {
+            if r == TILE_ROWS / 2 {
+                self.finish::<NEXT>(rows, step + 2, next);
+            }
             if T::OFFSETS {
                 sums[r] = lanes.fma(offset, lanes.splat(scaled[r]), sums[r]);
             }
