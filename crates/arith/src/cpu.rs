@@ -1,8 +1,8 @@
 //! The machine a forward pass runs on: an instruction set and a pool of threads. Neither can change a bit.
 
+use crate::amx::CodeLine;
 use crate::broken::Breakage;
 use crate::buffer::{Buffer, Shelf};
-use crate::amx::CodeLine;
 use crate::matrix::{FineBlock, FineTile, QuantizedBlock, RowTile};
 use crate::pool::Pool;
 use std::fmt;

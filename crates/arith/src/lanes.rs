@@ -204,7 +204,9 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 | Self::Amx => avx512::run(kernel),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx2 | Self::Avx512 | Self::Amx => unreachable!("a Cpu is never made with an instruction set it lacks"),
+            Self::Avx2 | Self::Avx512 | Self::Amx => {
+                unreachable!("a Cpu is never made with an instruction set it lacks")
+            }
         }
     }
 }
