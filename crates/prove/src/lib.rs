@@ -2,7 +2,8 @@
 //!
 //! [`prove`] runs the checks on a model and returns a [`Receipt`]. A check compares bits, never values within a
 //! tolerance, and never tries twice; it fails when it has no case, and is `unchecked`, not passed, when the path that
-//! it is about was not taken. The arithmetic itself is elsewhere: nothing here adds floats.
+//! it is about was not taken. The arithmetic itself is elsewhere: nothing here computes a number
+//! of a model.
 #![forbid(unsafe_code)]
 
 mod checks;
@@ -12,6 +13,7 @@ mod options;
 mod passes;
 mod random;
 mod receipt;
+pub mod report;
 mod run;
 
 pub use error::ProveError;

@@ -24,7 +24,9 @@ fn a_run_leaves_receipts_and_a_report() {
     let mut files: Vec<_> =
         fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     files.sort();
-    assert_eq!(files, ["receipts.json"]);
+    assert_eq!(files, ["receipts.json", "report.html"]);
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert_eq!(page, samebit_prove::report::html(&receipt));
 }
 
 #[test]

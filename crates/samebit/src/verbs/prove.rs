@@ -18,10 +18,12 @@ use crate::terminal;
 
 pub(super) fn run(arguments: &ProveArguments) -> Result<ExitCode, Failure> {
     let receipts = arguments.out.join("receipts.json");
-    check_writable(&arguments.out, &receipts)?;
+    let page = arguments.out.join("report.html");
+    check_writable(&arguments.out, &[&receipts, &page])?;
     let threads = arguments.threads.unwrap_or_else(available_threads);
     let loaded = Loaded::load_on(&arguments.model, cpu(Isa::detect(), threads)?, arguments.output)?;
     keep_from_overwriting(&loaded.checkpoint, &receipts)?;
+    keep_from_overwriting(&loaded.checkpoint, &page)?;
 
     let subject = Subject {
         name: &arguments.model,
@@ -45,14 +47,18 @@ pub(super) fn run(arguments: &ProveArguments) -> Result<ExitCode, Failure> {
     drop(bar);
 
     write(&receipts, &receipt.to_json())?;
+    write(&page, &samebit_prove::report::html(&receipt))?;
     report(arguments, &receipt)?;
     Ok(ExitCode::from(receipt.verdict.exit_code()))
 }
 
-/// Makes the folder and a file in it, so that a long run does not end with nowhere to write.
-fn check_writable(folder: &Path, receipts: &Path) -> Result<(), Failure> {
+/// Makes the folder and the files in it, so that a long run does not end with nowhere to write.
+fn check_writable(folder: &Path, files: &[&Path]) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(|error| Failure::io("make the folder", folder, &error))?;
-    PendingFile::create(receipts).map(drop).map_err(|error| Failure::io("write", receipts, &error))
+    for file in files {
+        PendingFile::create(file).map(drop).map_err(|error| Failure::io("write", file, &error))?;
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
