@@ -7,7 +7,7 @@ mod mlx;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use coded::{BLOCK, Coded, CodedVisitor, Group, Row};
+pub(crate) use coded::{BLOCK, Coded, CodedVisitor, Group, Row, weight};
 
 use half::{bf16, f16};
 use std::fmt;

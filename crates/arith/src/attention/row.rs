@@ -9,6 +9,9 @@ use crate::kv::plane::{PageVisitor, Plane};
 use crate::lanes::{LANES, Lanes};
 use std::ops::Range;
 
+/// How many groups before their turn lines are asked for.
+const AHEAD: usize = 8;
+
 /// The most queries that share a walk over a page.
 const MAX_QUERIES: usize = 4;
 
@@ -16,8 +19,7 @@ const MAX_QUERIES: usize = 4;
 /// all.
 #[inline(always)]
 pub(super) fn attend<L: Lanes>(lanes: L, tile: &Tile<'_>, blocks: Range<usize>, merged: bool) -> Vec<Part> {
-    let walks = tile.len().div_ceil(MAX_QUERIES);
-    let bounds: Vec<_> = (0..=walks).map(|walk| walk * tile.len() / walks).collect();
+    let bounds = tile.bounds(MAX_QUERIES);
     let queries = pack_queries(tile, &bounds);
     let mut parts: Vec<Part> = Vec::new();
     let mut spare = None;
@@ -129,7 +131,7 @@ fn products<L: Lanes, T: Line, const R: usize, const G: usize>(
         for g in 0..G {
             group[g] = (first + g).min(groups.end - 1);
             keys[g] = plane.group(shape, group[g], head);
-            plane.prefetch(lanes, shape, (first + g + Plane::<T>::AHEAD, head), true);
+            plane.prefetch(lanes, shape, (first + g + AHEAD, head), true);
         }
         let mut sums = [[lanes.splat(0.0); G]; R];
         for (piece, queries) in queries.chunks(SCALE_BLOCK).enumerate() {
@@ -187,7 +189,7 @@ fn weighted_sums<L: Lanes, T: Line, const R: usize, const N: usize>(
         for group in visible.start / LANES..visible.end.div_ceil(LANES) {
             let stored = plane.group(shape, group, head);
             if first == 0 {
-                plane.prefetch(lanes, shape, (group + Plane::<T>::AHEAD, head), false);
+                plane.prefetch(lanes, shape, (group + AHEAD, head), false);
             }
             let mut weight = [[0.0; LANES]; R];
             for r in 0..R {

@@ -36,6 +36,12 @@ impl<'a> Tile<'a> {
         self.rows() * self.heads()
     }
 
+    /// Where runs of about equally many queries, at most `most`, begin and the last one ends.
+    pub(super) fn bounds(&self, most: usize) -> Vec<usize> {
+        let runs = self.len().div_ceil(most);
+        (0..=runs).map(|run| run * self.len() / runs).collect()
+    }
+
     /// The pages that some row sees.
     pub(super) fn blocks(&self) -> Range<usize> {
         let last = self.position + self.rows() - 1;
@@ -157,8 +163,7 @@ impl Kernel for Attend<'_> {
         if tile.rows() == 1 {
             return row::attend(lanes, &tile, self.blocks, self.merge);
         }
-        let strips = tile.len().div_ceil(max_strip::<L>());
-        let bounds: Vec<_> = (0..=strips).map(|strip| strip * tile.len() / strips).collect();
+        let bounds = tile.bounds(max_strip::<L>());
         let queries = pack_queries(&tile, &bounds);
         let mut scores = vec![[0.0; KvPage::POSITIONS]; tile.len()];
         let mut parts: Vec<Part> = Vec::new();

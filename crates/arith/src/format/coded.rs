@@ -92,6 +92,16 @@ pub(crate) trait Coded {
     fn group(row: Row<'_>, step: usize) -> Group;
 }
 
+/// The value of a weight with stored code `code`, in a group of this scale and offset.
+pub(crate) fn weight<F: Coded>(code: u8, scale: f32, offset: f32) -> f32 {
+    let q = F::LEVELS.map_or(code, |levels| levels[usize::from(code)]);
+    if F::Steps::OFFSETS {
+        scale * f32::from(q) + offset
+    } else {
+        scale * f32::from(i16::from(q) - (1 << F::ZERO_BITS))
+    }
+}
+
 /// Code generic over the integer-coded format.
 pub(crate) trait CodedVisitor {
     /// What it returns.
@@ -166,7 +176,6 @@ impl CodedVisitor for Dequantize<'_, '_> {
     type Output = ();
 
     fn visit<F: Coded>(self) {
-        let zero = 1 << F::ZERO_BITS;
         for (block, out) in self.out.chunks_exact_mut(BLOCK).enumerate() {
             let codes = F::codes(self.row, block);
             for (i, (out, codes)) in
@@ -175,12 +184,7 @@ impl CodedVisitor for Dequantize<'_, '_> {
                 let group = F::group(self.row, BLOCK / F::Steps::COLUMNS * block + i);
                 let (scale, offset) = (group.weight_scale(), group.weight_offset());
                 for (out, &code) in out.iter_mut().zip(codes) {
-                    let q = F::LEVELS.map_or(code, |levels| levels[usize::from(code)]);
-                    *out = if F::Steps::OFFSETS {
-                        scale * f32::from(q) + offset
-                    } else {
-                        scale * f32::from(i16::from(q) - zero)
-                    };
+                    *out = weight::<F>(code, scale, offset);
                 }
             }
         }

@@ -10,7 +10,7 @@ use super::line::{F32Line, Line, SCALE_BLOCK};
 use crate::lanes::{LANES, LINE, Lanes};
 use std::ops::Range;
 
-/// How many groups before their turn lines are asked for. Those of one head are too short a run for the processor to
+/// How many groups before their turn lines are asked for where several rows read. Those of one head are too short a run for the processor to
 /// foresee the next.
 pub(super) const AHEAD: usize = 4;
 
@@ -67,9 +67,6 @@ impl Lines {
 }
 
 impl<T: Line> Plane<T> {
-    /// [`AHEAD`], for readers of one row.
-    pub(crate) const AHEAD: usize = 8;
-
     pub(super) fn new() -> Self {
         Self { keys: Vec::new(), key_scales: Vec::new(), values: Vec::new(), value_scales: Vec::new() }
     }

@@ -6,7 +6,7 @@ use super::panels::Panels;
 use super::scales::spread;
 use super::{Matrix, panel_count};
 use crate::cpu::Cpu;
-use crate::format::{BLOCK, Coded, CodedVisitor, Encoded, Row};
+use crate::format::{BLOCK, Coded, CodedVisitor, Encoded, Row, weight};
 use crate::lanes::LANES;
 
 /// Packs a matrix.
@@ -101,19 +101,14 @@ impl CodedVisitor for Unpack<'_, '_> {
         let mut spreads = cpu.buffer(groups * per_group * LANES);
         let spreads = spreads.as_chunks_mut::<LANES>().0;
         spread::<F::Scales, F::Steps>(cpu.isa(), scales, spreads);
-        let zero = 1 << F::ZERO_BITS;
         let blocks = codes.chunks_exact(F::Layout::BYTES);
         for (block, (out, codes)) in out.chunks_exact_mut(BLOCK).zip(blocks).enumerate() {
             for (column, out) in out.iter_mut().enumerate() {
                 let group = (F::Steps::PER_BLOCK * block + column / F::Steps::COLUMNS) >> wide;
                 let code = F::Layout::code(codes, output, column);
-                let q = F::LEVELS.map_or(code, |levels| levels[usize::from(code)]);
                 let scale = spreads[per_group * group][output];
-                *out = if F::Steps::OFFSETS {
-                    scale * f32::from(q) + spreads[2 * group + 1][output]
-                } else {
-                    scale * f32::from(i16::from(q) - zero)
-                };
+                let offset = if F::Steps::OFFSETS { spreads[2 * group + 1][output] } else { 0.0 };
+                *out = weight::<F>(code, scale, offset);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The same bits by every path: instruction sets, threads, rows together or alone, rows picked by `select`.
 
+use super::assert_same;
 use super::samples::{Sample, column_unit, formats};
 use crate::cpu::{Cpu, Isa};
 use crate::format::{Encoded, FloatType, Format};
@@ -11,15 +12,6 @@ fn product(cpu: &Cpu, weights: &Encoded<'_>, rows: &[f32]) -> Vec<f32> {
     let mut out = vec![f32::NAN; rows.len() / columns * weights.rows()];
     cpu.matmul(&Matrix::pack(cpu, weights), &Activations::new(rows, columns), &mut out);
     out
-}
-
-/// Equal bits, all NaNs being one value.
-fn assert_same(found: &[f32], expected: &[f32], what: &str) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    for (k, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
-        assert!(same, "{what}, element {k}: {found:e}, expected {expected:e}");
-    }
 }
 
 fn faster_isas() -> impl Iterator<Item = Isa> {

@@ -1,6 +1,7 @@
 //! The driver around integer tiles, with tiles in plain Rust, so that it is tested on every processor; and the
 //! processor's tiles on several threads at once where it has them.
 
+use super::assert_same;
 use super::samples::{Sample, column_unit, formats};
 use crate::amx::{ModelTiles, TILE_ROWS};
 use crate::cpu::{Cpu, Isa};
@@ -25,15 +26,6 @@ fn by_tiles(cpu: &Cpu, weights: &Matrix, rows: &Activations<'_>, first_row: usiz
         weights.format().visit_coded(MultiplyTiles { cpu, weights, rows, first_row, out, tiles });
     });
     out
-}
-
-/// Equal bits, all NaNs being one value.
-fn assert_same(found: &[f32], expected: &[f32], what: &str) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    for (k, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
-        assert!(same, "{what}, element {k}: {found:e}, expected {expected:e}");
-    }
 }
 
 /// Rows of ordinary values; some with a largest integer everywhere, all zeros, or one entry that is not finite.
