@@ -34,7 +34,7 @@ pub use error::CheckpointError;
 pub use gguf::Metadata;
 pub use matrix::Matrix;
 pub use mmap::{Advice, MappedFile};
-pub use pins::Pin;
+pub use pins::{Pin, hex};
 pub use quantization::{MlxQuantization, Mode, Quantization, Scheme};
 pub use strings::Strings;
 pub use tensor::{Tensor, TensorEntry};

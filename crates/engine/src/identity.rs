@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use samebit_checkpoint::hex;
 use sha2::{Digest, Sha256};
 
 /// The first 12 hex digits of the SHA-256 over a reply's ids in decimal joined by `,`, the end token included.
@@ -43,13 +44,6 @@ impl LogitsChain {
     pub fn hex(&self) -> String {
         hex(&self.0.clone().finalize())
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! The name of the arithmetic that an answer depends on.
 
-use std::fmt::Write as _;
-
 use samebit_arith::KvType;
+use samebit_checkpoint::hex;
 use sha2::{Digest, Sha256};
 
 /// Version of the arithmetic plan. A change of any bit of any operation changes it.
@@ -18,10 +17,7 @@ pub fn plan_id(kv: KvType) -> String {
 
 /// The first 16 hexadecimal digits of a SHA-256.
 pub(crate) fn short_digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)[..8].iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&Sha256::digest(bytes)[..8])
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use samebit_arith::Isa;
+use samebit_checkpoint::hex;
 use sha2::{Digest, Sha256};
 
 use crate::receipt::{Case, Difference, Proof, Timing};
@@ -169,9 +170,7 @@ impl Findings {
             compared: parts.iter().map(|part| part.expected.len() as u64).sum(),
             sha256: hex(&sha.finalize()),
         });
-        if self.first_difference.is_none() {
-            self.first_difference = difference;
-        }
+        self.first_difference = self.first_difference.take().or(difference);
     }
 
     /// Compares what the last case gave once more.
@@ -179,9 +178,7 @@ impl Findings {
         let Some(case) = self.cases.last_mut() else { return };
         let difference = parts.iter().find_map(|part| difference(&case.label, part));
         case.equal &= difference.is_none();
-        if self.first_difference.is_none() {
-            self.first_difference = difference;
-        }
+        self.first_difference = self.first_difference.take().or(difference);
     }
 
     /// Evidence that something happened `found` times, at least `needed` times.
@@ -227,14 +224,6 @@ fn difference(label: &str, part: &Part<'_>) -> Option<Difference> {
         found_bits,
         expected,
         found,
-    })
-}
-
-/// Bytes in hexadecimal.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
     })
 }
 

@@ -156,7 +156,27 @@ pub(crate) fn run_pieces(
     Ok(recorded)
 }
 
-/// Runs a sequence from its beginning, and returns its state too.
+/// What a sequence gave, its stored state at the end included.
+pub(crate) struct Finished {
+    pub(crate) recorded: Recorded,
+    pub(crate) state: Vec<u8>,
+}
+
+impl Finished {
+    /// What `found` gave, beside what this gave.
+    pub(crate) fn parts<'a>(&'a self, found: &'a Self) -> Vec<Part<'a>> {
+        let mut parts = self.recorded.parts(&found.recorded);
+        parts.push(state_part(&self.state, &found.state));
+        parts
+    }
+}
+
+/// The stored states that two runs left.
+pub(crate) fn state_part<'a>(expected: &'a [u8], found: &'a [u8]) -> Part<'a> {
+    Part::whole("stored state", Bits::Bytes(expected), Bits::Bytes(found))
+}
+
+/// Runs a sequence from its beginning.
 pub(crate) fn run_fresh(
     model: &Model,
     cpu: &Cpu,
@@ -164,8 +184,8 @@ pub(crate) fn run_fresh(
     tokens: &[TokenId],
     pieces: &[usize],
     wanted: Wanted<'_>,
-) -> Result<(Recorded, SequenceState), ForwardError> {
+) -> Result<Finished, ForwardError> {
     let mut state = model.new_state(kv);
     let recorded = run_pieces(model, cpu, &mut state, tokens, pieces, wanted)?;
-    Ok((recorded, state))
+    Ok(Finished { recorded, state: state.encode() })
 }

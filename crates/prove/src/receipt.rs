@@ -99,13 +99,13 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Its name in receipts.
-    pub fn name(self) -> &'static str {
+    /// What it is called for people.
+    pub fn word(self) -> &'static str {
         match self {
-            Self::Pass => "pass",
-            Self::Unchecked => "unchecked",
-            Self::CouldNotRun => "could_not_run",
-            Self::Fail => "fail",
+            Self::Pass => "PASS",
+            Self::Unchecked => "UNCHECKED",
+            Self::CouldNotRun => "COULD NOT RUN",
+            Self::Fail => "FAIL",
         }
     }
 

@@ -5,8 +5,8 @@ use samebit_models::{Model, SequenceState, Span, TokenId};
 
 use super::Setup;
 use crate::error::ProveError;
-use crate::findings::Part;
-use crate::passes::{ALL_TAPS, Recorded, logit_rows, random_tokens, run_fresh};
+use crate::findings::{CaseId, Findings};
+use crate::passes::{ALL_TAPS, Finished, Recorded, logit_rows, random_tokens, run_fresh};
 use crate::random::Random;
 
 /// A sequence to run: a prompt, then tokens as if they had been decoded.
@@ -56,33 +56,51 @@ impl Planned {
     }
 
     /// What it is, for people.
-    pub(super) fn shape(&self) -> String {
+    fn shape(&self) -> String {
         format!("{} prompt tokens, then {}", self.prompt, self.tokens.len() - self.prompt)
     }
 
     /// What it gives when it runs alone: the prompt in one pass, then row by row.
-    pub(super) fn alone(&self, setup: &Setup<'_>, cpu: &Cpu) -> Result<Finished, ProveError> {
+    fn alone(&self, setup: &Setup<'_>, cpu: &Cpu) -> Result<Finished, ProveError> {
         let mut pieces = vec![1; self.tokens.len() - self.prompt + 1];
         pieces[0] = self.prompt;
         let wanted = |position| self.wants_logits(position);
-        let (recorded, state) = run_fresh(setup.model(), cpu, setup.kv(), &self.tokens, &pieces, &wanted)?;
-        Ok(Finished { recorded, state: state.encode() })
+        Ok(run_fresh(setup.model(), cpu, setup.kv(), &self.tokens, &pieces, &wanted)?)
     }
 }
 
-/// What a sequence gave.
-pub(super) struct Finished {
-    recorded: Recorded,
-    state: Vec<u8>,
+/// What each sequence gives alone, by the best instruction set.
+pub(super) fn run_alone(setup: &Setup<'_>, plans: &[Planned]) -> Result<Vec<Finished>, ProveError> {
+    let cpu = setup.cpu(setup.best_isa(), setup.threads())?;
+    plans.iter().map(|plan| plan.alone(setup, &cpu)).collect()
 }
 
-impl Finished {
-    /// What `found` gave, beside what this gave.
-    pub(super) fn parts<'a>(&'a self, found: &'a Self) -> Vec<Part<'a>> {
-        let mut parts = self.recorded.parts(&found.recorded);
-        parts.push(super::state_part(&self.state, &found.state));
-        parts
+/// Runs the sequences together on `cpu` and compares each with what it gave `alone`. `name` names the batch.
+pub(super) fn compare_together(
+    setup: &Setup<'_>,
+    findings: &mut Findings,
+    cpu: &Cpu,
+    random: &mut Random,
+    (plans, alone): (&[Planned], &[Finished]),
+    rejects: bool,
+    counts: &mut Counts,
+    name: &str,
+) -> Result<(), ProveError> {
+    counts.widest = 0;
+    let together = run_together(setup, cpu, random, plans, rejects, counts)?;
+    for (index, plan) in plans.iter().enumerate() {
+        let id = CaseId {
+            op: "forward",
+            shape: plan.shape(),
+            format: setup.kv().to_string(),
+            isa: cpu.isa(),
+            threads: cpu.threads(),
+            rows: counts.widest,
+            detail: format!("{name}, sequence {index} of {} against itself alone", plans.len()),
+        };
+        findings.compare(&id, &alone[index].parts(&together[index]));
     }
+    Ok(())
 }
 
 /// What happened in the batches.
@@ -101,7 +119,7 @@ pub(super) struct Counts {
     /// Rows that were run and then rolled back.
     pub(super) rolled_back: usize,
     /// Rows of the widest batch.
-    pub(super) widest: usize,
+    widest: usize,
 }
 
 /// A sequence under way.
@@ -139,7 +157,7 @@ impl Running<'_> {
 }
 
 /// Runs the sequences together; each leaves when it is done.
-pub(super) fn run_together(
+fn run_together(
     setup: &Setup<'_>,
     cpu: &Cpu,
     random: &mut Random,

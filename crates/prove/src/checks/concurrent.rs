@@ -1,9 +1,9 @@
 //! `concurrent`: sequences in one batch, each against itself alone.
 
 use super::Setup;
-use super::batches::{Counts, Sizes, draw, run_together};
+use super::batches::{Counts, Sizes, compare_together, draw, run_alone};
 use crate::error::ProveError;
-use crate::findings::{CaseId, Findings};
+use crate::findings::Findings;
 
 /// Prompt of the longest sequence, where the context has room: its decoded rows cross the end of an attention block.
 const LONGEST_PROMPT: usize = 253;
@@ -15,24 +15,11 @@ pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), Prov
     for round in 1..=rounds {
         let sizes = Sizes { sequences, longest_prompt: LONGEST_PROMPT, prompt: 60, decoded: 20 };
         let plans = draw(&mut random, setup.model(), &sizes);
-        let cpu = setup.cpu(setup.best_isa(), setup.threads())?;
-        let alone = plans.iter().map(|plan| plan.alone(setup, &cpu)).collect::<Result<Vec<_>, _>>()?;
+        let alone = run_alone(setup, &plans)?;
         for (isa, threads) in setup.machines() {
-            let cpu = setup.cpu(isa, threads)?;
-            counts.widest = 0;
-            let together = run_together(setup, &cpu, &mut random, &plans, false, &mut counts)?;
-            for (index, plan) in plans.iter().enumerate() {
-                let id = CaseId {
-                    op: "forward",
-                    shape: plan.shape(),
-                    format: setup.kv().to_string(),
-                    isa,
-                    threads,
-                    rows: counts.widest,
-                    detail: format!("round {round}, sequence {index} of {sequences} against itself alone"),
-                };
-                findings.compare(&id, &alone[index].parts(&together[index]));
-            }
+            let (cpu, batch) = (setup.cpu(isa, threads)?, (&plans[..], &alone[..]));
+            let name = format!("round {round}");
+            compare_together(setup, findings, &cpu, &mut random, batch, false, &mut counts, &name)?;
         }
     }
     findings.prove("passes with several sequences", counts.several, 1);

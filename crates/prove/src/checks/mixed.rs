@@ -2,10 +2,10 @@
 
 use samebit_arith::Isa;
 
-use super::batches::{Counts, Sizes, draw, run_together};
+use super::batches::{Counts, Sizes, compare_together, draw, run_alone};
 use super::{Setup, available_isas};
 use crate::error::ProveError;
-use crate::findings::{CaseId, Findings};
+use crate::findings::Findings;
 
 /// Prompt of the first sequence of every third combination, where the context has room: more than one attention block.
 const LONGEST_PROMPT: usize = 262;
@@ -29,26 +29,10 @@ pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), Prov
         let sizes =
             Sizes { sequences: random.between(1, 4), longest_prompt, prompt: short, decoded: short.min(12) };
         let plans = draw(&mut random, setup.model(), &sizes);
-        let cpu = setup.cpu(setup.best_isa(), setup.threads())?;
-        let alone = plans.iter().map(|plan| plan.alone(setup, &cpu)).collect::<Result<Vec<_>, _>>()?;
-        let cpu = setup.cpu(isa, threads)?;
-        counts.widest = 0;
-        let together = run_together(setup, &cpu, &mut random, &plans, true, &mut counts)?;
-        for (index, plan) in plans.iter().enumerate() {
-            let id = CaseId {
-                op: "forward",
-                shape: plan.shape(),
-                format: setup.kv().to_string(),
-                isa,
-                threads,
-                rows: counts.widest,
-                detail: format!(
-                    "combination {combination}, sequence {index} of {} against itself alone",
-                    plans.len()
-                ),
-            };
-            findings.compare(&id, &alone[index].parts(&together[index]));
-        }
+        let alone = run_alone(setup, &plans)?;
+        let (cpu, batch) = (setup.cpu(isa, threads)?, (&plans[..], &alone[..]));
+        let name = format!("combination {combination}");
+        compare_together(setup, findings, &cpu, &mut random, batch, true, &mut counts, &name)?;
         machines.push((isa, threads));
     }
     machines.sort_unstable();

@@ -17,7 +17,7 @@ use samebit_checkpoint::Checkpoint;
 use samebit_models::Model;
 
 use crate::error::ProveError;
-use crate::findings::{Bits, Findings, Part};
+use crate::findings::Findings;
 use crate::options::{CheckName, Options, Subject};
 use crate::random::Random;
 use crate::receipt::{Check, Verdict};
@@ -99,11 +99,6 @@ pub(crate) fn available_isas() -> Vec<Isa> {
     Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect()
 }
 
-/// The stored states that two runs left.
-fn state_part<'a>(expected: &'a [u8], found: &'a [u8]) -> Part<'a> {
-    Part::whole("stored state", Bits::Bytes(expected), Bits::Bytes(found))
-}
-
 /// Runs a check and draws its verdict.
 pub(crate) fn run(name: CheckName, setup: &Setup<'_>) -> Check {
     let run = match name {
@@ -156,7 +151,7 @@ fn check(name: CheckName, findings: Findings, error: Option<ProveError>, millise
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings::CaseId;
+    use crate::findings::{CaseId, Part};
 
     fn verdict(cases: &[bool], proven: bool, error: Option<ProveError>) -> Verdict {
         let mut findings = Findings::default();

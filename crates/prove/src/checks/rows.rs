@@ -2,10 +2,10 @@
 
 use samebit_arith::KvPage;
 
-use super::{Setup, state_part};
+use super::Setup;
 use crate::error::ProveError;
 use crate::findings::{CaseId, Findings};
-use crate::passes::{Recorded, random_tokens, run_fresh, run_pieces};
+use crate::passes::{Recorded, random_tokens, run_fresh, run_pieces, state_part};
 
 /// The most rows of a pass.
 const MOST: usize = 33;
@@ -64,8 +64,8 @@ pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), Prov
         findings.prove("passes across the end of an attention block", across, 1);
     }
     // The start of a sequence has no stored keys at all.
-    let (whole, _) = run_fresh(model, &cpu, kv, &tokens[..most], &[most], &|_| true)?;
-    let (single, _) = run_fresh(model, &cpu, kv, &tokens[..most], &vec![1; most], &|_| true)?;
+    let whole = run_fresh(model, &cpu, kv, &tokens[..most], &[most], &|_| true)?;
+    let single = run_fresh(model, &cpu, kv, &tokens[..most], &vec![1; most], &|_| true)?;
     let id = CaseId {
         op: "forward",
         shape: "at position 0".to_owned(),
@@ -75,6 +75,6 @@ pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), Prov
         rows: most,
         detail: format!("from the start, against {most} passes of one row"),
     };
-    findings.compare(&id, &single.parts(&whole));
+    findings.compare(&id, &single.recorded.parts(&whole.recorded));
     Ok(())
 }

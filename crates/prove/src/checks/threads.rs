@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use samebit_arith::Cpu;
 
-use super::{Setup, state_part};
+use super::Setup;
 use crate::error::ProveError;
 use crate::findings::{CaseId, Findings};
 use crate::passes::{random_tokens, run_fresh};
@@ -35,8 +35,7 @@ pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), Prov
     let isas = if setup.quick() { vec![setup.best_isa()] } else { setup.fast_isas() };
     for isa in isas {
         let one = setup.cpu(isa, 1)?;
-        let (expected, state) = run_fresh(model, &one, kv, &tokens, &pieces, &wanted)?;
-        let state = state.encode();
+        let expected = run_fresh(model, &one, kv, &tokens, &pieces, &wanted)?;
         let (mut shared, counts) = (0, thread_counts(setup.most_threads()));
         for &threads in &counts {
             let cpu = setup.cpu(isa, threads)?;
@@ -51,10 +50,8 @@ pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), Prov
             };
             let start = Instant::now();
             for pass in 0.. {
-                let (found, given) = run_fresh(model, &cpu, kv, &tokens, &pieces, &wanted)?;
-                let given = given.encode();
-                let mut parts = expected.parts(&found);
-                parts.push(state_part(&state, &given));
+                let found = run_fresh(model, &cpu, kv, &tokens, &pieces, &wanted)?;
+                let parts = expected.parts(&found);
                 match pass {
                     0 => findings.compare(&id, &parts),
                     _ => findings.compare_again(&parts),

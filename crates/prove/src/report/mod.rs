@@ -62,16 +62,6 @@ fn duration(milliseconds: u64) -> String {
     }
 }
 
-/// A verdict in a word.
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Unchecked => "UNCHECKED",
-        Verdict::CouldNotRun => "COULD NOT RUN",
-        Verdict::Fail => "FAIL",
-    }
-}
-
 /// The class, in the style sheet, of what is about a verdict.
 fn class(verdict: Verdict) -> &'static str {
     match verdict {
@@ -90,6 +80,6 @@ fn badge(verdict: Verdict) -> String {
         Verdict::CouldNotRun => "!",
         Verdict::Fail => "✗",
     };
-    let (class, word) = (class(verdict), word(verdict));
+    let (class, word) = (class(verdict), verdict.word());
     format!("<strong class=\"badge {class}\"><span aria-hidden=\"true\">{sign}</span> {word}</strong>")
 }

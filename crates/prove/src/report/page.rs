@@ -1,6 +1,6 @@
 //! The page: its head, the verdict, the facts, and the checks one after another.
 
-use super::{badge, checks, class, count, counted, duration, escaped, word};
+use super::{badge, checks, class, count, counted, duration, escaped};
 use crate::receipt::{Receipt, Verdict};
 
 /// The receipt as one self-contained HTML page.
@@ -11,7 +11,7 @@ pub fn html(receipt: &Receipt) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <meta name=\"color-scheme\" content=\"light dark\"/>\n\
          <title>{}: {} - samebit prove</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n",
-        word(receipt.verdict),
+        receipt.verdict.word(),
         escaped(&receipt.model.name),
         include_str!("style.css")
     );

@@ -258,7 +258,7 @@ pub(crate) struct ListArguments {
     pub(crate) output: OutputOptions,
 }
 
-pub(crate) fn thread_count(text: &str) -> Result<usize, String> {
+pub(super) fn thread_count(text: &str) -> Result<usize, String> {
     bounded(text, 1, Cpu::MAX_THREADS)
 }
 

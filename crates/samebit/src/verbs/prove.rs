@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use samebit_arith::{Cpu, Isa};
-use samebit_prove::{Check, CheckName, Options, Receipt, Subject, Verdict};
+use samebit_prove::{Check, CheckName, Options, Receipt, Subject};
 use serde_json::{Value, json};
 
 use super::model::{Loaded, available_threads, cpu, keep_from_overwriting};
@@ -106,7 +106,7 @@ fn as_text(arguments: &ProveArguments, receipt: &Receipt) -> String {
     for check in &receipt.checks {
         text += &format!(
             "{:13} {:11} {:6} cases {:8.1} s\n",
-            word(check.verdict),
+            check.verdict.word(),
             check.name,
             check.cases,
             seconds(check.milliseconds)
@@ -130,15 +130,5 @@ fn as_text(arguments: &ProveArguments, receipt: &Receipt) -> String {
             text += &format!("  {}: {} where {} are needed\n", proof.what, proof.found, proof.needed);
         }
     }
-    text + &format!("{}: see {}\n", word(receipt.verdict), arguments.out.display())
-}
-
-/// A verdict for people.
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Unchecked => "UNCHECKED",
-        Verdict::CouldNotRun => "COULD NOT RUN",
-        Verdict::Fail => "FAIL",
-    }
+    text + &format!("{}: see {}\n", receipt.verdict.word(), arguments.out.display())
 }
