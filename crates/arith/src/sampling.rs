@@ -11,6 +11,10 @@
 //! * The **choice** is the candidate with the largest `logit / temperature + gumbel(seed, position, id)` in `f64`; the
 //!   first in candidate order on ties. This is an exact draw from the softmax at that temperature, and the noise of one
 //!   token does not depend on the others.
+//!
+//! What penalties, biases and masks do to a row before that is in [`adjust`].
+
+pub mod adjust;
 
 use std::cmp::Ordering;
 
@@ -127,7 +131,8 @@ impl Perturbed {
     }
 }
 
-fn candidate_order(a_logit: f32, a_id: u32, b_logit: f32, b_id: u32) -> Ordering {
+/// Candidate order of two tokens.
+pub(crate) fn candidate_order(a_logit: f32, a_id: u32, b_logit: f32, b_id: u32) -> Ordering {
     // No NaN reaches this place, so a missing order cannot happen.
     b_logit.partial_cmp(&a_logit).unwrap_or(Ordering::Equal).then(a_id.cmp(&b_id))
 }

@@ -6,15 +6,21 @@
 //! * [`Tokenizer::decode`] and [`StreamDecoder`] turn ids into text. The bytes of each token are known exactly;
 //!   a stream never contains half a character, and its chunks joined are the decoded whole.
 //! * [`ChatTemplate`] renders a conversation as the model's own Jinja template says. There is no fallback template.
+//! * [`ReplyParser`] takes a streamed reply apart into reasoning, text and tool calls; [`StopStrings`] ends it.
 //!
 //! Nothing here knows about weights or sampling, and nothing reaches the network.
 #![forbid(unsafe_code)]
 
 mod error;
+mod reply;
 mod template;
 mod tokenizer;
 
 pub use error::{TemplateError, TokenizerError};
+pub use reply::{
+    GrammarError, ReasoningStyle, ReplyFormat, ReplyParser, ReplyPart, StopError, StopStrings, ToolCall,
+    ToolChoice, ToolDefinition, ToolStyle,
+};
 pub use template::{ChatRequest, ChatTemplate, CivilTime, TemplateSource};
 pub use tokenizer::gguf::GgufVocabulary;
 pub use tokenizer::stream::StreamDecoder;

@@ -40,6 +40,7 @@ const WIDTH_DIGITS: usize = 6;
 pub struct ChatTemplate {
     environment: Environment<'static>,
     source: TemplateSource,
+    text: String,
     special_tokens: SpecialTokens,
 }
 
@@ -90,7 +91,13 @@ impl ChatTemplate {
             result.map_err(|error| malformed(name, &error))?;
             environment = compiled;
         }
-        Ok(Self { environment, source, special_tokens })
+        let texts: Vec<&str> = source.templates().iter().map(|(_, text)| text.as_str()).collect();
+        Ok(Self { environment, text: texts.join("\n"), source, special_tokens })
+    }
+
+    /// The text of all its templates, which shows how the model marks calls and reasoning.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Where the template came from, for messages.
