@@ -49,6 +49,41 @@ pub enum EngineError {
         /// The position that the token would have had.
         position: usize,
     },
+    /// Too many requests wait already.
+    #[error(
+        "{waiting} requests wait and {running} run, which is as many as this engine takes: try again later"
+    )]
+    Busy {
+        /// Requests that wait.
+        waiting: usize,
+        /// Requests that run.
+        running: usize,
+    },
+    /// The request could outgrow the memory for states, even alone.
+    #[error(
+        "prompt and answer may take {tokens} tokens, and the state of so many takes {bytes} bytes, but {available} are \
+             set aside for states, which hold {fits} tokens: shorten the prompt, ask for a shorter answer, or give the \
+             engine more memory"
+    )]
+    Memory {
+        /// Tokens that prompt and answer may have.
+        tokens: usize,
+        /// Bytes of their state.
+        bytes: u64,
+        /// Bytes for all states.
+        available: u64,
+        /// Tokens that would fit.
+        fits: usize,
+    },
+    /// A pass over the rows of several requests was refused.
+    #[error("the forward pass that this request was part of failed: {0}")]
+    Pass(String),
+    /// The engine has ended.
+    #[error("the engine no longer answers: {0}")]
+    ShutDown(String),
+    /// The system gave no thread.
+    #[error("the engine's thread cannot be started: {0}")]
+    Thread(std::io::Error),
     /// The forward pass refused.
     #[error(transparent)]
     Forward(#[from] ForwardError),

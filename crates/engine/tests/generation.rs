@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use samebit_arith::{Cpu, Isa, KvType};
 use samebit_checkpoint::Checkpoint;
-use samebit_engine::{EngineError, Finish, Observer, Reply, Request, SamplingOptions, Sequence, generate};
+use samebit_engine::{
+    EngineError, Finish, Flow, Observer, Reply, Request, SamplingOptions, Sequence, generate,
+};
 use samebit_models::Model;
 
 const KV: KvType = KvType::F16;
@@ -34,17 +36,18 @@ impl Engine {
     }
 }
 
-fn request(prompt: &[u32]) -> Request<'_> {
+fn request(prompt: &[u32]) -> Request {
     Request {
-        prompt,
-        end_ids: &[],
+        prompt: prompt.to_vec(),
+        end_ids: Vec::new(),
         sampling: SamplingOptions::default(),
         max_tokens: Some(6),
         prefill_chunk: 4,
+        ..Request::default()
     }
 }
 
-fn sampled(prompt: &[u32]) -> Request<'_> {
+fn sampled(prompt: &[u32]) -> Request {
     let sampling =
         SamplingOptions { temperature: 1.2, top_p: 0.9, seed: Some(3), ..SamplingOptions::default() };
     Request { sampling, ..request(prompt) }
@@ -54,7 +57,7 @@ fn sampled(prompt: &[u32]) -> Request<'_> {
 fn a_second_turn_reuses_the_first_and_says_the_same() {
     for fixture in ["llama", "gemma3", "qwen3_moe"] {
         let engine = Engine::load(fixture);
-        for ask in [request as fn(&[u32]) -> Request<'_>, sampled] {
+        for ask in [request as fn(&[u32]) -> Request, sampled] {
             let mut sequence = Sequence::new(&engine.model, KV);
             let first = engine.answer(&mut sequence, &ask(&[5, 6, 7, 8, 9]));
             assert_eq!(first.cached_tokens, 0);
@@ -101,9 +104,9 @@ impl Observer for StopAfter {
         self.prefilled.push(done);
     }
 
-    fn token(&mut self, id: u32) -> Result<(), EngineError> {
+    fn token(&mut self, id: u32) -> Result<Flow, EngineError> {
         self.seen.push(id);
-        Ok(())
+        Ok(Flow::Continue)
     }
 
     fn cancelled(&self) -> bool {
@@ -141,7 +144,7 @@ fn an_end_token_ends_the_answer_and_is_part_of_it() {
     let whole = engine.fresh(&request(&[5, 6, 7]));
     let end = [whole.ids[3]];
     let at = whole.ids.iter().position(|id| *id == end[0]).unwrap();
-    let stopped = engine.fresh(&Request { end_ids: &end, ..request(&[5, 6, 7]) });
+    let stopped = engine.fresh(&Request { end_ids: end.to_vec(), ..request(&[5, 6, 7]) });
     assert_eq!(stopped.ids, whole.ids[..=at]);
     assert_eq!(stopped.finish, Finish::Stop);
 }

@@ -22,5 +22,7 @@ pub use error::{ForwardError, ModelError, StateError};
 pub use forward::{LogitRows, Outputs, RouterPicks, Span, Taps, TokenId};
 pub use model::{LoadProgress, Model, ModelInfo};
 pub use plan::{PLAN_VERSION, plan_id};
-pub use state::{LayerShape, LayerState, PagedKv, SequenceState, Snapshot, StateIdentity};
+pub use state::{
+    LayerShape, LayerState, PagedKv, SequenceState, Snapshot, StateBlock, StateDecoder, StateIdentity,
+};
 pub use weights::{TensorUse, Unused};

@@ -12,7 +12,7 @@ use crate::plan::{plan_id, short_digest};
 use crate::registry::{self, Blueprint};
 use crate::state::{LayerShape, StateIdentity};
 use crate::weights::{TensorUse, Unused, Weights};
-use crate::{ModelError, SequenceState, StateError};
+use crate::{ModelError, SequenceState, StateDecoder, StateError};
 
 /// What a checkpoint says about its model, every tensor checked against it; no weight was read for it.
 #[derive(Clone, Debug)]
@@ -142,6 +142,11 @@ impl Model {
     /// When the bytes belong to another model, plan or cache type, or are damaged.
     pub fn decode_state(&self, kv: KvType, bytes: &[u8]) -> Result<SequenceState, StateError> {
         SequenceState::decode(Arc::clone(self.identity(kv)), self.info.context, bytes)
+    }
+
+    /// Puts together states of this model that were stored in blocks.
+    pub fn state_decoder(&self, kv: KvType) -> StateDecoder {
+        StateDecoder::new(Arc::clone(self.identity(kv)), self.info.context)
     }
 
     pub(crate) fn identity(&self, kv: KvType) -> &Arc<StateIdentity> {

@@ -4,6 +4,7 @@
 //! pages) and [`SequenceState::encode`] never look at what the numbers mean. Each verb leaves exactly the bits that running the remaining
 //! tokens from nothing would have left.
 
+mod blocks;
 mod encoding;
 mod paged_kv;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use samebit_arith::{KvPage, KvShape, KvType};
 
+pub use blocks::{StateBlock, StateDecoder};
 pub use paged_kv::PagedKv;
 
 use crate::StateError;
@@ -21,6 +23,16 @@ use crate::StateError;
 pub enum LayerState {
     /// Keys and values of every position.
     Attention(PagedKv),
+}
+
+impl LayerState {
+    /// Whether it can forget every position from `to` on, and be as if they had never been. A layer that folds positions
+    /// into a state of fixed size cannot; its states are kept at boundaries instead.
+    pub fn can_rollback_to(&self, to: usize) -> bool {
+        match self {
+            Self::Attention(kv) => to <= kv.length(),
+        }
+    }
 }
 
 /// The kind and size of a layer's state.
@@ -66,6 +78,13 @@ pub struct StateIdentity {
     pub(crate) kv: KvType,
     /// One entry per layer.
     pub(crate) layers: Vec<LayerShape>,
+}
+
+impl StateIdentity {
+    /// Id of the arithmetic plan, cache type included.
+    pub fn plan(&self) -> &str {
+        &self.plan
+    }
 }
 
 /// One line, equal for equal identities; it is what encoded states carry.
@@ -138,6 +157,11 @@ impl SequenceState {
                 LayerState::Attention(kv) => kv.bytes(),
             })
             .sum()
+    }
+
+    /// Whether [`SequenceState::rollback`] can go back to position `to`.
+    pub fn can_rollback_to(&self, to: usize) -> bool {
+        to <= self.length && self.layers.iter().all(|layer| layer.can_rollback_to(to))
     }
 
     /// Forgets every token from position `to` on.

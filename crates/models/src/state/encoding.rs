@@ -89,12 +89,12 @@ impl SequenceState {
     }
 }
 
-fn put_u32(out: &mut Vec<u8>, value: usize) {
+pub(super) fn put_u32(out: &mut Vec<u8>, value: usize) {
     // Layers, pages and names are far fewer than 2^32: contexts end at 2^31 positions.
     out.extend_from_slice(&(value as u32).to_le_bytes());
 }
 
-fn encode_page(page: &KvPage, out: &mut Vec<u8>) {
+pub(super) fn encode_page(page: &KvPage, out: &mut Vec<u8>) {
     let at = out.len();
     out.extend_from_slice(&[0; 8]);
     page.encode(out);
@@ -103,17 +103,17 @@ fn encode_page(page: &KvPage, out: &mut Vec<u8>) {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "callers hand over texts and numbers, made on the spot")]
-fn damaged(place: &'static str, found: impl ToString, expected: impl ToString) -> StateError {
+pub(super) fn damaged(place: &'static str, found: impl ToString, expected: impl ToString) -> StateError {
     StateError::Damaged { place, found: found.to_string(), expected: expected.to_string() }
 }
 
 /// The bytes that are not read yet. Nothing is allocated beyond what they hold.
-struct Reader<'a> {
-    rest: &'a [u8],
+pub(super) struct Reader<'a> {
+    pub(super) rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize, place: &'static str) -> Result<&'a [u8], StateError> {
+    pub(super) fn take(&mut self, count: usize, place: &'static str) -> Result<&'a [u8], StateError> {
         let Some((taken, rest)) = self.rest.split_at_checked(count) else {
             return Err(damaged(place, format!("{} bytes left", self.rest.len()), format!("{count} bytes")));
         };
@@ -121,13 +121,13 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self, place: &'static str) -> Result<[u8; N], StateError> {
+    pub(super) fn array<const N: usize>(&mut self, place: &'static str) -> Result<[u8; N], StateError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N, place)?);
         Ok(array)
     }
 
-    fn u32(&mut self, place: &'static str) -> Result<u32, StateError> {
+    pub(super) fn u32(&mut self, place: &'static str) -> Result<u32, StateError> {
         Ok(u32::from_le_bytes(self.array(place)?))
     }
 
@@ -154,10 +154,7 @@ impl<'a> Reader<'a> {
         // Grown page by page, so that a lying count costs nothing before its bytes are there.
         let mut pages = Vec::new();
         for index in 0..count {
-            let bytes = self.u64("page")?;
-            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let page = KvPage::decode(shape, kv, self.take(bytes, "page")?)
-                .map_err(|error| damaged("page", error, "a page of this shape and type"))?;
+            let page = self.page(shape, kv)?;
             let expected = (length - index * KvPage::POSITIONS).min(KvPage::POSITIONS);
             if page.len() != expected {
                 return Err(damaged("positions of a page", page.len(), expected));
@@ -165,5 +162,13 @@ impl<'a> Reader<'a> {
             pages.push(Arc::new(page));
         }
         Ok(PagedKv::from_pages(shape, kv, pages))
+    }
+
+    /// What [`encode_page`] wrote.
+    pub(super) fn page(&mut self, shape: KvShape, kv: KvType) -> Result<KvPage, StateError> {
+        let bytes = self.u64("page")?;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        KvPage::decode(shape, kv, self.take(bytes, "page")?)
+            .map_err(|error| damaged("page", error, "a page of this shape and type"))
     }
 }

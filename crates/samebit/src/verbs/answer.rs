@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, stdout};
 
-use samebit_engine::{EngineError, Observer, Reply, token_sha};
+use samebit_engine::{EngineError, Flow, Observer, Reply, token_sha};
 use samebit_text::{StreamDecoder, Tokenizer, TokenizerError};
 
 use super::interrupt;
@@ -69,14 +69,15 @@ impl Observer for Answer {
         }
     }
 
-    fn token(&mut self, id: u32) -> Result<(), EngineError> {
-        let Some(decoder) = &mut self.decoder else { return Ok(()) };
+    fn token(&mut self, id: u32) -> Result<Flow, EngineError> {
+        let Some(decoder) = &mut self.decoder else { return Ok(Flow::Continue) };
         let text = match decoder.push(id) {
             // A model may have more outputs than its vocabulary has tokens: such an id has no text.
-            Err(TokenizerError::UnknownId { .. }) => return Ok(()),
+            Err(TokenizerError::UnknownId { .. }) => return Ok(Flow::Continue),
             result => result?,
         };
-        Ok(self.show(&text)?)
+        self.show(&text)?;
+        Ok(Flow::Continue)
     }
 
     fn cancelled(&self) -> bool {

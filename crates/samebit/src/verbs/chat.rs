@@ -148,11 +148,12 @@ impl<'a> Conversation<'a> {
         let prompt = render(self.template, self.tokenizer, &self.messages)?;
         let end_ids = if self.arguments.ignore_eos { &[][..] } else { self.tokenizer.end_ids() };
         let request = Request {
-            prompt: &prompt,
-            end_ids,
+            prompt: prompt.clone(),
+            end_ids: end_ids.to_vec(),
             sampling: self.arguments.sampling.options(),
             max_tokens: self.arguments.max_tokens,
             prefill_chunk: self.arguments.prefill_chunk,
+            ..Request::default()
         };
         interrupt::forget();
         let mut answer = Answer::new(Some(self.tokenizer), self.arguments.output);

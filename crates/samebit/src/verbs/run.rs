@@ -127,11 +127,12 @@ fn answer_once(
     let mut sequence = Sequence::new(&loaded.model, arguments.machine.kv.ty);
     let end_ids = if arguments.ignore_eos { &[][..] } else { tokenizer.map_or(&[][..], Tokenizer::end_ids) };
     let request = Request {
-        prompt: prompt_ids,
-        end_ids,
+        prompt: prompt_ids.to_vec(),
+        end_ids: end_ids.to_vec(),
         sampling: arguments.sampling.options(),
         max_tokens: arguments.max_tokens,
         prefill_chunk: arguments.prefill_chunk,
+        ..Request::default()
     };
     let mut answer = Answer::new(tokenizer, arguments.output);
     let reply = generate(&loaded.model, &loaded.cpu, &mut sequence, &request, &mut answer)?;
