@@ -8,6 +8,7 @@ use samebit_checkpoint::hex;
 use sha2::{Digest, Sha256};
 
 use crate::receipt::{Case, Difference, Proof, Timing};
+use crate::sharing::Sharing;
 
 /// What a case is.
 #[derive(Clone, Debug)]
@@ -149,6 +150,7 @@ pub(crate) struct Findings {
     pub(crate) first_difference: Option<Difference>,
     pub(crate) proof: Vec<Proof>,
     pub(crate) timings: Vec<Timing>,
+    pub(crate) sharing: Sharing,
 }
 
 impl Findings {

@@ -15,6 +15,7 @@ mod random;
 mod receipt;
 pub mod report;
 mod run;
+mod sharing;
 
 pub use error::ProveError;
 pub use options::{CheckName, Options, Subject, UnknownCheck};

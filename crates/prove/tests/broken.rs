@@ -25,26 +25,12 @@ fn case(check: &Check) -> &str {
     &check.first_difference.as_ref().unwrap().case
 }
 
+/// The sections of `ops` have more controls of their own, in `checks/ops`.
 #[test]
 fn ops_sees_a_norm_that_begins_with_its_last_vector() {
     let check = caught(CheckName::Ops, Breakage::LastVectorFirst);
     assert!(place(&check).starts_with("rms_norm, row"), "{}", place(&check));
     assert!(check.rows.iter().all(|case| case.equal || case.op == "rms_norm" && case.isa != "scalar"));
-}
-
-#[test]
-fn ops_sees_products_that_are_split_by_rows() {
-    let check = caught(CheckName::Ops, Breakage::SplitByRows);
-    assert!(place(&check).starts_with("matmul, row"), "{}", place(&check));
-    assert!(check.rows.iter().all(|case| case.equal || case.op.starts_with("matmul") && case.rows > 1));
-}
-
-#[test]
-fn ops_sees_attention_that_merges_by_threads() {
-    let check = caught(CheckName::Ops, Breakage::MergeByThreads);
-    assert!(
-        check.rows.iter().all(|case| case.equal || ["attention", "head_chunk"].contains(&case.op.as_str()))
-    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::Setup;
 use crate::error::ProveError;
 use crate::findings::{CaseId, Findings};
 use crate::passes::{random_tokens, run_fresh};
+use crate::sharing::tasks_of_others;
 
 /// Tokens of the prompt, where the context has room: more than one attention block.
 const QUICK_TOKENS: usize = 280;
@@ -82,7 +83,7 @@ fn thread_counts(most: usize) -> Vec<usize> {
 
 /// Whether a thread beside the caller's has done work.
 fn others_worked(cpu: &Cpu) -> bool {
-    cpu.pool().tasks_by_thread().iter().skip(1).any(|tasks| *tasks > 0)
+    tasks_of_others(cpu) > 0
 }
 
 #[cfg(test)]

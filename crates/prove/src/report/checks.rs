@@ -84,13 +84,14 @@ fn proofs(check: &Check) -> String {
                     <tbody>\n"
         .to_owned();
     for proof in &check.proof {
-        let (class, sign) = if proof.holds() {
-            ("holds", "<span role=\"img\" aria-label=\"enough\">✓</span>")
+        // The words stand with the others, for the column of signs is narrow.
+        let (class, sign, few) = if proof.holds() {
+            ("holds", "<span role=\"img\" aria-label=\"enough\">✓</span>", "")
         } else {
-            ("missing", "<b>too few</b>")
+            ("missing", "<span aria-hidden=\"true\">✗</span>", ": <b>too few</b>")
         };
         text += &format!(
-            "<tr class=\"{class}\"><td>{sign}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>\n",
+            "<tr class=\"{class}\"><td>{sign}</td><td>{}{few}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>\n",
             escaped(&proof.what),
             count(proof.found),
             count(proof.needed)

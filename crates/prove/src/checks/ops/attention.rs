@@ -1,11 +1,12 @@
 //! Attention over stored keys and values of every type.
 
-use samebit_arith::{AttentionShape, AttentionSpan, Cpu, KvPage, KvShape, KvType};
+use samebit_arith::{AttentionShape, AttentionSpan, Cpu, Isa, KvPage, KvShape, KvType};
 
 use super::{Setup, TIMED_ROWS, machines};
 use crate::error::ProveError;
-use crate::findings::{CaseId, Findings, Part};
+use crate::findings::{CaseId, Findings};
 use crate::random::Random;
+use crate::sharing::RowsCase;
 
 /// Keys already stored where attention is timed.
 const TIMED_DEPTH: usize = 1024;
@@ -76,7 +77,6 @@ fn batch(
     };
     let expected = attend(&setup.definition()?);
     for cpu in &machines(setup)? {
-        let found = attend(cpu);
         let id = CaseId {
             op: "attention",
             shape: describe(shape),
@@ -86,9 +86,15 @@ fn batch(
             rows,
             detail: "three sequences".to_owned(),
         };
-        findings.compare(&id, &[Part::rows("attention", width, &expected, &found)]);
+        let case = RowsCase { place: "attention", width, expected: &expected, splits: splits(cpu, rows) };
+        findings.compare_run(cpu, &id, &case, &mut || attend(cpu));
     }
     Ok(())
+}
+
+/// Whether attention of this many rows is more than one task: the definition has one a row, all else one a thread.
+pub(super) fn splits(cpu: &Cpu, rows: usize) -> bool {
+    cpu.isa() != Isa::Scalar || rows > 1
 }
 
 /// Heads, columns, and what is masked.

@@ -4,8 +4,9 @@ use samebit_arith::{Cpu, RopeAngles, RopeFrequencies, RopeLayout};
 
 use super::{Setup, machines};
 use crate::error::ProveError;
-use crate::findings::{CaseId, Findings, Part};
+use crate::findings::{CaseId, Findings};
 use crate::random::Random;
+use crate::sharing::RowsCase;
 
 /// Rows of one operation, in place: the machine, the rows `x`, others like them, a vector of one row's width.
 type Operation = fn(&Cpu, x: &mut [f32], y: &[f32], vector: &[f32]);
@@ -27,6 +28,8 @@ const WIDTHS: [usize; 9] = [1, 7, 16, 17, 64, 96, 576, 640, 4099];
 const QUICK_WIDTHS: [usize; 4] = [7, 17, 576, 4099];
 /// Numbers of rows: one, few, and enough for several threads.
 const ROWS: [usize; 5] = [1, 2, 9, 16, 33];
+/// Elements of one task: rows that hold more are several tasks.
+const TASK: usize = 8192;
 
 pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), ProveError> {
     let mut random = setup.random("elements");
@@ -57,8 +60,6 @@ fn rows_of(
     }
     for cpu in &machines(setup)? {
         for rows in ROWS {
-            let mut found = input[..rows * width].to_vec();
-            operation(cpu, &mut found, &other[..rows * width], &vector);
             let id = CaseId {
                 op,
                 shape: width.to_string(),
@@ -68,7 +69,17 @@ fn rows_of(
                 rows,
                 detail: String::new(),
             };
-            findings.compare(&id, &[Part::rows(op, width, &expected[..rows * width], &found)]);
+            let case = RowsCase {
+                place: op,
+                width,
+                expected: &expected[..rows * width],
+                splits: rows > 1 && rows * width > TASK,
+            };
+            findings.compare_run(cpu, &id, &case, &mut || {
+                let mut found = input[..rows * width].to_vec();
+                operation(cpu, &mut found, &other[..rows * width], &vector);
+                found
+            });
         }
     }
     Ok(())
@@ -92,9 +103,7 @@ fn rope(setup: &Setup<'_>, findings: &mut Findings, random: &mut Random) -> Resu
             }
             for cpu in &machines(setup)? {
                 for rows in ROWS {
-                    let mut found = input[..rows * width].to_vec();
                     let angles = RopeAngles::new(&frequencies, &positions[..rows]);
-                    cpu.rope(&mut found, *heads, *head_dim, &angles, layout);
                     let id = CaseId {
                         op: "rope",
                         shape: format!("{heads} heads of {head_dim}, {rotated} turned"),
@@ -104,7 +113,14 @@ fn rope(setup: &Setup<'_>, findings: &mut Findings, random: &mut Random) -> Resu
                         rows,
                         detail: format!("{layout:?}").to_lowercase(),
                     };
-                    findings.compare(&id, &[Part::rows("rope", width, &expected[..rows * width], &found)]);
+                    // A task turns one row.
+                    let expected = &expected[..rows * width];
+                    let case = RowsCase { place: "rope", width, expected, splits: rows > 1 };
+                    findings.compare_run(cpu, &id, &case, &mut || {
+                        let mut found = input[..rows * width].to_vec();
+                        cpu.rope(&mut found, *heads, *head_dim, &angles, layout);
+                        found
+                    });
                 }
             }
         }

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use samebit_arith::{Activations, Cpu, Encoded, FloatType, Format, Isa, Matrix};
 
-use super::Setup;
 use super::weights::{Weights, column_unit, formats, name};
+use super::{Setup, head};
 use crate::error::ProveError;
 use crate::findings::{CaseId, Findings, Part};
 use crate::random::Random;
+use crate::sharing::RowsCase;
 
 /// Numbers of rows of decoding, speculation and short prompts.
 const ROWS: [usize; 4] = [1, 2, 9, 16];
@@ -18,11 +19,11 @@ const FULL_ROWS: [usize; 8] = [1, 2, 5, 8, 9, 16, 17, 33];
 const QUICK_OUTPUTS: usize = 1024;
 
 /// A product to check.
-struct Product<'a> {
-    encoded: Encoded<'a>,
+pub(super) struct Product<'a> {
+    pub(super) encoded: Encoded<'a>,
     /// What the shape is, for people.
-    shape: String,
-    detail: String,
+    pub(super) shape: String,
+    pub(super) detail: String,
 }
 
 pub(super) fn run(setup: &Setup<'_>, findings: &mut Findings) -> Result<(), ProveError> {
@@ -111,7 +112,6 @@ fn mixture_shapes(setup: &Setup<'_>, findings: &mut Findings, random: &mut Rando
         Format::MlxAffine { bits: 4, group: 64, scale: FloatType::Bf16 },
     ];
     let latent = [("fc1_latent", 4096, 1024), ("fc2_latent", 1024, 4096)];
-    let head_outputs = if setup.quick() { QUICK_OUTPUTS } else { 131_072 };
     let mut shapes = Vec::new();
     for (projection, columns, outputs) in gates {
         shapes.extend(floats.map(|format| (projection, columns, outputs, format)));
@@ -119,11 +119,15 @@ fn mixture_shapes(setup: &Setup<'_>, findings: &mut Findings, random: &mut Rando
     for (projection, columns, outputs) in latent {
         shapes.extend(codes.map(|format| (projection, columns, outputs, format)));
     }
-    let head_formats = if setup.quick() { &codes[..] } else { &codes[..1] };
-    shapes.extend(head_formats.iter().map(|&format| ("lm_head", 4096, head_outputs, format)));
+    // A full run has the whole head, in more formats.
+    if setup.quick() {
+        shapes.extend(codes.map(|format| ("lm_head", 4096, QUICK_OUTPUTS, format)));
+    } else {
+        head::run(setup, findings)?;
+    }
     for (projection, columns, outputs, format) in shapes {
         let weights = Weights::random(random, format, outputs, columns);
-        let some = if projection == "lm_head" && outputs < 131_072 { " of 131072" } else { "" };
+        let some = if projection == "lm_head" { format!(" of {}", head::OUTPUTS) } else { String::new() };
         let product = Product {
             encoded: weights.encoded()?,
             shape: format!("{columns} -> {outputs}{some}"),
@@ -188,22 +192,34 @@ fn check(
             continue;
         }
         for &rows in rows {
-            let found = multiply(cpu, &matrix, &input[..rows * columns]);
-            let id = case(product, cpu, rows);
-            findings.compare(&id, &[Part::rows("matmul", outputs, &expected[..rows * outputs], &found)]);
+            let wanted = RowsCase {
+                place: "matmul",
+                width: outputs,
+                expected: &expected[..rows * outputs],
+                splits: splits(outputs),
+            };
+            let input = &input[..rows * columns];
+            findings.compare_run(cpu, &product_case(product, cpu, rows), &wanted, &mut || {
+                multiply(cpu, &matrix, input)
+            });
         }
     }
     Ok(())
 }
 
-fn multiply(cpu: &Cpu, matrix: &Matrix, rows: &[f32]) -> Vec<f32> {
+/// Whether a product with this many outputs is more than one task: a task is a pair of panels of sixteen at least.
+fn splits(outputs: usize) -> bool {
+    outputs > 32
+}
+
+pub(super) fn multiply(cpu: &Cpu, matrix: &Matrix, rows: &[f32]) -> Vec<f32> {
     let input = Activations::new(rows, matrix.columns());
     let mut out = vec![0.0; input.len() * matrix.rows()];
     cpu.matmul(matrix, &input, &mut out);
     out
 }
 
-fn case(product: &Product<'_>, cpu: &Cpu, rows: usize) -> CaseId {
+pub(super) fn product_case(product: &Product<'_>, cpu: &Cpu, rows: usize) -> CaseId {
     CaseId {
         op: "matmul",
         shape: product.shape.clone(),
@@ -228,7 +244,7 @@ fn time(
         for rows in super::TIMED_ROWS {
             let input = random.activations(rows * matrix.columns());
             let mut out = vec![0.0; rows * matrix.rows()];
-            findings.time(&case(product, &cpu, rows), &mut || {
+            findings.time(&product_case(product, &cpu, rows), &mut || {
                 cpu.matmul(&matrix, &Activations::new(&input[..], matrix.columns()), &mut out);
             });
         }

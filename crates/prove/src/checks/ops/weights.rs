@@ -78,6 +78,26 @@ impl Weights {
         Self { format, rows, columns, data, scales, biases }
     }
 
+    /// A matrix of `rows` outputs, which are these over and over.
+    pub(super) fn repeated(&self, rows: usize) -> Self {
+        let repeated = |bytes: &[u8]| {
+            let length = bytes.len() / self.rows * rows;
+            let mut all = Vec::with_capacity(length);
+            while all.len() < length {
+                all.extend_from_slice(&bytes[..bytes.len().min(length - all.len())]);
+            }
+            all
+        };
+        Self {
+            format: self.format,
+            rows,
+            columns: self.columns,
+            data: repeated(&self.data),
+            scales: repeated(&self.scales),
+            biases: repeated(&self.biases),
+        }
+    }
+
     /// The view that can be packed.
     pub(super) fn encoded(&self) -> Result<Encoded<'_>, ProveError> {
         Encoded::with_scales(self.format, self.rows, self.columns, &self.data, &self.scales, &self.biases)
