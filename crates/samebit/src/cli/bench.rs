@@ -15,7 +15,11 @@ for `sh -c`, run once per measurement with these in it replaced:
   {depth}     tokens in the context before decode begins
   {batch}     sequences that decode together
 
-CMD prints its figure on standard output: as llama-bench does (`-o json`, `-o jsonl` or its table), or as a line
+A run that takes longer than --compare-limit, or prints more than 16 MiB, is stopped with all that it started; so is one
+that is under way when samebit itself is stopped.
+
+CMD prints its figure on standard output: as llama-bench does (`-o json`, `-o jsonl` or its table), as llama-batched-bench
+does (`--output-format jsonl`; the one of the two for --batch), or as a line
   test=<prefill|decode> threads=N depth=N tok_s=X
 with `batch=N` in it where N is not 1; other words, and lines without `test=`, are left alone. A figure counts when it is
 for the test that was asked for; of several, their median.
@@ -26,7 +30,10 @@ samebit was faster in every round.
 Examples:
   samebit bench smollm2-135m -p 512 -n 128 -t 1,2 -d 0,2048 --batch 1,4
   samebit bench smollm2-135m -p 512 -n 128 -t 1,2 --compare \\
-    'llama-bench -m {model} -p {prompt} -n {generate} -d {depth} -t {threads} -r 1 -o json'";
+    'llama-bench -m {model} -p {prompt} -n {generate} -d {depth} -t {threads} -r 1 -o json'
+  samebit bench smollm2-135m -p 512 -n 128 -d 512 --batch 1,4 --compare \\
+    'llama-batched-bench -m {model} -npp $(({prompt}+{depth})) -ntg {generate} -npl {batch} -t {threads} -c 8192 \\
+     --output-format jsonl'";
 
 /// Flags of `bench`.
 #[derive(Clone, Debug, Args)]
@@ -59,6 +66,9 @@ pub(crate) struct BenchArguments {
     /// How often both are measured with --compare
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = at_least_one, requires = "compare")]
     pub(crate) rounds: usize,
+    /// Seconds that one run of CMD may take; then it is stopped, with all it started
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = at_least_one, requires = "compare")]
+    pub(crate) compare_limit: usize,
     /// Prompt tokens per forward pass
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = at_least_one)]
     pub(crate) prefill_chunk: usize,

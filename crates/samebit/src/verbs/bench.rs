@@ -2,6 +2,7 @@
 //!
 //! Tokens are arbitrary but always the same. Choosing tokens is not measured: decode steps take given ones.
 
+mod command;
 mod compare;
 mod figures;
 mod measure;
@@ -49,7 +50,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<(), Failure> {
             summary.print(&results)
         }
         Some(command) => {
-            let peer = Peer::new(command, loaded.checkpoint.path())?;
+            let peer = Peer::new(command, loaded.checkpoint.path(), arguments.compare_limit)?;
             let results = compare::measure(&bench, &peer, &tests, arguments.rounds, &bar)?;
             drop(bar);
             summary.print_comparison(&peer, &results)

@@ -40,10 +40,11 @@ impl fmt::Display for Figure {
     }
 }
 
-/// Every figure in what a program printed: JSON or a table of llama-bench, or lines that begin with `test=`.
+/// Every figure in what a program printed: JSON or a table of llama-bench, JSON of llama-batched-bench, or lines that
+/// begin with `test=`.
 pub(super) fn parse(printed: &str) -> Vec<Figure> {
     let mut figures: Vec<Figure> = match serde_json::from_str(printed.trim()) {
-        Ok(Value::Array(records)) => records.into_iter().filter_map(from_record).collect(),
+        Ok(Value::Array(records)) => records.into_iter().flat_map(from_record).collect(),
         _ => from_lines(printed),
     };
     figures.retain(|figure| figure.tok_s.is_finite() && figure.tok_s > 0.0);
@@ -52,12 +53,29 @@ pub(super) fn parse(printed: &str) -> Vec<Figure> {
 
 fn from_lines(printed: &str) -> Vec<Figure> {
     let mut columns = None;
-    let figure = |line: &str| match line.as_bytes().first()? {
-        b'{' => serde_json::from_str(line).ok().and_then(from_record),
-        b'|' => from_table(&mut columns, line),
-        _ => from_words(line),
-    };
-    printed.lines().map(str::trim).filter_map(figure).collect()
+    let mut figures = Vec::new();
+    for line in printed.lines().map(str::trim) {
+        match line.as_bytes().first() {
+            Some(b'{') => figures.extend(from_json_line(line)),
+            Some(b'|') => figures.extend(from_table(&mut columns, line)),
+            _ => figures.extend(from_words(line)),
+        }
+    }
+    figures
+}
+
+/// The figures of one record in one line.
+fn from_json_line(line: &str) -> Vec<Figure> {
+    // llama-batched-bench writes the speed of nothing as C does, which is no JSON.
+    let line = line.replace(": -nan", ": null").replace(": nan", ": null").replace(": inf", ": null");
+    serde_json::from_str(&line).map_or_else(|_| Vec::new(), from_record)
+}
+
+fn from_record(record: Value) -> Vec<Figure> {
+    if record.get("pl").is_some() {
+        return serde_json::from_value(record).map_or_else(|_| Vec::new(), BatchedRecord::into_figures);
+    }
+    serde_json::from_value(record).ok().and_then(Record::into_figure).into_iter().collect()
 }
 
 /// What of a record of llama-bench's JSON is of interest.
@@ -73,23 +91,63 @@ struct Record {
     samples_ts: Vec<f64>,
 }
 
-fn from_record(record: Value) -> Option<Figure> {
-    let record: Record = serde_json::from_value(record).ok()?;
-    let (kind, tokens) = match (record.n_prompt, record.n_gen) {
-        (prompt, 0) => (Kind::Prefill, prompt),
-        (0, generate) => (Kind::Decode, generate),
-        // Prefill and decode in one figure is neither.
-        _ => return None,
-    };
-    let tok_s = if record.samples_ts.is_empty() { record.avg_ts } else { median(&record.samples_ts) };
-    Some(Figure {
-        kind,
-        threads: Some(record.n_threads),
-        batch: 1,
-        depth: record.n_depth,
-        tokens_each: Some(tokens),
-        tok_s,
-    })
+impl Record {
+    fn into_figure(self) -> Option<Figure> {
+        let (kind, tokens) = match (self.n_prompt, self.n_gen) {
+            (prompt, 0) => (Kind::Prefill, prompt),
+            (0, generate) => (Kind::Decode, generate),
+            // Prefill and decode in one figure is neither.
+            _ => return None,
+        };
+        let tok_s = if self.samples_ts.is_empty() { self.avg_ts } else { median(&self.samples_ts) };
+        Some(Figure {
+            kind,
+            threads: Some(self.n_threads),
+            batch: 1,
+            depth: self.n_depth,
+            tokens_each: Some(tokens),
+            tok_s,
+        })
+    }
+}
+
+/// What of a record of llama-batched-bench's JSON is of interest: `pl` sequences are filled with `pp` tokens each, then
+/// `tg` tokens are decoded behind them in all sequences at once.
+#[derive(Deserialize)]
+struct BatchedRecord {
+    pp: usize,
+    tg: usize,
+    pl: usize,
+    /// Whether one sequence was filled for all.
+    #[serde(default)]
+    is_pp_shared: u8,
+    n_threads: Option<usize>,
+    n_threads_batch: Option<usize>,
+    /// Tokens per second of all sequences together; none where there were no tokens.
+    speed_pp: Option<f64>,
+    speed_tg: Option<f64>,
+}
+
+impl BatchedRecord {
+    fn into_figures(self) -> Vec<Figure> {
+        let prefill = self.speed_pp.map(|tok_s| Figure {
+            kind: Kind::Prefill,
+            threads: self.n_threads_batch.or(self.n_threads),
+            batch: if self.is_pp_shared == 0 { self.pl } else { 1 },
+            depth: 0,
+            tokens_each: Some(self.pp),
+            tok_s,
+        });
+        let decode = self.speed_tg.map(|tok_s| Figure {
+            kind: Kind::Decode,
+            threads: self.n_threads,
+            batch: self.pl,
+            depth: self.pp,
+            tokens_each: Some(self.tg),
+            tok_s,
+        });
+        prefill.into_iter().chain(decode).collect()
+    }
 }
 
 /// Which column of a table holds what.
@@ -195,6 +253,32 @@ build: unknown (11434)
     }
 
     #[test]
+    fn records_of_llama_batched_bench() {
+        let record = r#"{"n_kv_max": 4096, "n_batch": 2048, "n_ubatch": 512, "flash_attn": -1, "is_pp_shared": 0,
+            "n_gpu_layers": -1, "n_threads": 2, "n_threads_batch": 1, "pp": 32, "tg": 16, "pl": 4, "n_kv": 192,
+            "t_pp": 3.1, "speed_pp": 41.5, "t_tg": 26.9, "speed_tg": 4.5, "t": 30.0, "speed": 8.5}"#
+            .replace('\n', "");
+        let prefill = Figure {
+            kind: Kind::Prefill,
+            threads: Some(1),
+            batch: 4,
+            depth: 0,
+            tokens_each: Some(32),
+            tok_s: 41.5,
+        };
+        let decode = Figure { batch: 4, ..decode(Some(2), 32, Some(16), 4.5) };
+        assert_eq!(parse(&format!("\n{record}\n\n")), [prefill.clone(), decode.clone()]);
+        assert_eq!(parse(&format!("{record}\n{record}\n")).len(), 4);
+
+        let shared = record.replace(r#""is_pp_shared": 0"#, r#""is_pp_shared": 1"#);
+        assert_eq!(parse(&shared), [Figure { batch: 1, ..prefill.clone() }, decode.clone()]);
+        let only_prefill = record.replace("4.5", "-nan").replace(r#""tg": 16"#, r#""tg": 0"#);
+        assert_eq!(parse(&only_prefill), [prefill]);
+        let only_decode = record.replace("41.5", "0.000000").replace(r#""pp": 32"#, r#""pp": 0"#);
+        assert_eq!(parse(&only_decode), [Figure { depth: 0, ..decode }]);
+    }
+
+    #[test]
     fn lines_of_words() {
         let text = "loading\ntest=decode threads=2 depth=512 tok_s=47.25 load_s=6.1\n";
         assert_eq!(parse(text), [decode(Some(2), 512, None, 47.25)]);
@@ -209,6 +293,8 @@ build: unknown (11434)
             "[]",
             "{",
             "[1, {}]",
+            r#"{"pl": 4}"#,
+            r#"{"pl": "4", "pp": 1, "tg": 1, "speed_pp": 1.0, "speed_tg": 1.0}"#,
             r#"[{"n_threads": 1, "n_prompt": 8, "n_gen": 0, "avg_ts": 0.0}]"#,
             "test=decode threads=2 depth=512",
             "test=decode threads=2 depth=512 tok_s=fast",

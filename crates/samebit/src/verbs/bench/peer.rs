@@ -1,29 +1,30 @@
 //! The other program of a comparison.
 
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use super::command::{self, Ended, Limits, Trouble};
 use super::figures;
 use super::measure::{Kind, Test};
 use super::rates::median;
 use crate::failure::Failure;
 
 /// Most bytes read of what a command prints.
-const LONGEST_OUTPUT: u64 = 4 << 20;
+const LONGEST_OUTPUT: usize = 16 << 20;
 /// Most bytes shown of what a failing command printed last.
-const SHOWN_BYTES: u64 = 600;
+const SHOWN_BYTES: usize = 600;
 
 /// A command that measures another program.
 pub(super) struct Peer {
     command: String,
     /// The model's path, quoted for the shell.
     model: String,
+    limits: Limits,
 }
 
 impl Peer {
-    /// A command with placeholders, for the model at `path`.
-    pub(super) fn new(command: &str, path: &Path) -> Result<Self, Failure> {
+    /// A command with placeholders, for the model at `path`, each run of which may take `seconds`.
+    pub(super) fn new(command: &str, path: &Path, seconds: usize) -> Result<Self, Failure> {
         if command.trim().is_empty() {
             return Err(Failure::new("--compare is empty: expected a command, see `samebit bench --help`"));
         }
@@ -33,7 +34,9 @@ impl Peer {
                 path.display()
             )));
         };
-        Ok(Self { command: command.to_owned(), model: quoted(path) })
+        let time = Duration::from_secs(seconds as u64);
+        let limits = Limits { time, output: LONGEST_OUTPUT, messages: SHOWN_BYTES };
+        Ok(Self { command: command.to_owned(), model: quoted(path), limits })
     }
 
     /// The command as it was given.
@@ -59,7 +62,7 @@ impl Peer {
     /// Runs the command and takes its figure for `test`.
     pub(super) fn tokens_per_second(&self, test: &Test) -> Result<f64, Failure> {
         let command = self.command_for(test);
-        let printed = run(&command)?;
+        let printed = run(&command, self.limits)?;
         let figures = figures::parse(&printed);
         let fitting: Vec<f64> =
             figures.iter().filter(|figure| figure.is_of(test)).map(|figure| figure.tok_s).collect();
@@ -80,31 +83,20 @@ impl Peer {
 }
 
 /// What `command` prints on standard output.
-fn run(command: &str) -> Result<String, Failure> {
-    let failure = |error: std::io::Error| Failure::new(format!("cannot run `{command}`: {error}"));
-    // A file takes any amount of messages without anyone reading them meanwhile.
-    let mut messages = tempfile::tempfile().map_err(failure)?;
-    let mut child = Command::new("sh")
-        .args(["-c", command])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(messages.try_clone().map_err(failure)?)
-        .spawn()
-        .map_err(failure)?;
-    let mut printed = Vec::new();
-    if let Some(output) = child.stdout.take() {
-        output.take(LONGEST_OUTPUT + 1).read_to_end(&mut printed).map_err(failure)?;
-    }
-    let status = child.wait().map_err(failure)?;
-    if printed.len() as u64 > LONGEST_OUTPUT {
-        return Err(Failure::new(format!("`{command}` printed more than {LONGEST_OUTPUT} bytes")));
-    }
+fn run(command: &str, limits: Limits) -> Result<String, Failure> {
+    let Ended { status, printed, messages } = command::run(command, limits).map_err(|trouble| {
+        let failure = Failure::new(format!("`{command}` {trouble}"));
+        match trouble {
+            Trouble::System(_) => failure,
+            Trouble::TooLong(_) => failure.hint(
+                "see whether it ends when run by itself; if it is only slow, allow more with --compare-limit, or \
+                 ask for less with --prompt, --generate and --depth",
+            ),
+            Trouble::TooMuch(_) => failure.hint("`samebit bench --help` says what it has to print"),
+        }
+    })?;
     if !status.success() {
-        let length = messages.seek(SeekFrom::End(0)).map_err(failure)?;
-        messages.seek(SeekFrom::Start(length.saturating_sub(SHOWN_BYTES))).map_err(failure)?;
-        let mut last = Vec::new();
-        messages.read_to_end(&mut last).map_err(failure)?;
-        let last = if last.is_empty() { "nothing".to_owned() } else { end_of(&last) };
+        let last = if messages.is_empty() { "nothing".to_owned() } else { end_of(&messages) };
         return Err(Failure::new(format!("`{command}` failed ({status}); it said last: {last}")));
     }
     Ok(String::from_utf8_lossy(&printed).into_owned())
@@ -112,7 +104,7 @@ fn run(command: &str) -> Result<String, Failure> {
 
 /// The last part of a text, in one line.
 fn end_of(text: &[u8]) -> String {
-    let start = text.len().saturating_sub(SHOWN_BYTES as usize);
+    let start = text.len().saturating_sub(SHOWN_BYTES);
     String::from_utf8_lossy(&text[start..]).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -128,7 +120,7 @@ mod tests {
     const DECODE: Test = Test { kind: Kind::Decode, threads: 2, batch: 4, depth: 512, tokens_each: 128 };
 
     fn peer(command: &str) -> Peer {
-        Peer::new(command, Path::new("it's/a model.gguf")).unwrap()
+        Peer::new(command, Path::new("it's/a model.gguf"), 60).unwrap()
     }
 
     #[test]
@@ -144,7 +136,8 @@ mod tests {
 
     #[test]
     fn the_shell_sees_the_path_as_it_is() {
-        assert_eq!(run(&peer("printf %s {model}").command_for(&DECODE)).unwrap(), "it's/a model.gguf");
+        let peer = peer("printf %s {model}");
+        assert_eq!(run(&peer.command_for(&DECODE), peer.limits).unwrap(), "it's/a model.gguf");
     }
 
     #[test]
@@ -164,6 +157,15 @@ mod tests {
         assert!(other.contains("threads=1"), "{other}");
         let endless = error("yes");
         assert!(endless.contains("more than"), "{endless}");
-        assert!(Peer::new(" ", Path::new("m")).is_err());
+        let slow = Peer {
+            limits: Limits { time: Duration::from_millis(100), ..peer("x").limits },
+            ..peer("sleep 9")
+        };
+        let slow = slow.tokens_per_second(&DECODE).unwrap_err().to_string();
+        assert!(
+            slow.contains("`sleep 9` was not done after 0.1 seconds") && slow.contains("--compare-limit"),
+            "{slow}"
+        );
+        assert!(Peer::new(" ", Path::new("m"), 60).is_err());
     }
 }
