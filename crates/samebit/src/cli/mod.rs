@@ -4,6 +4,7 @@ mod bench;
 mod numbers;
 mod options;
 mod prove;
+mod serve;
 
 use clap::{Parser, Subcommand};
 
@@ -13,6 +14,7 @@ pub(crate) use options::{
     PullArguments, RunArguments, TraceArguments,
 };
 pub(crate) use prove::ProveArguments;
+pub(crate) use serve::ServeArguments;
 
 const AFTER_HELP: &str = "\
 MODEL is a .gguf file, a folder with config.json and safetensors, hf:owner/repo[@revision][:file], or a name that
@@ -40,6 +42,8 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Answer a prompt, or chat
     Run(RunArguments),
+    /// Serve a model over HTTP, with the APIs of OpenAI and Anthropic
+    Serve(ServeArguments),
     /// Write the logits of given token ids to a safetensors file
     Logits(LogitsArguments),
     /// Show what a model is, what it needs, and what of it is not supported; reads no weights

@@ -12,6 +12,7 @@ mod perplexity;
 mod prove;
 mod pull;
 mod run;
+mod serve;
 mod trace;
 
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ use crate::terminal;
 pub(crate) fn run(verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Run(arguments) => run::run(&arguments),
+        Verb::Serve(arguments) => serve::run(&arguments),
         Verb::Logits(arguments) => logits::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),
         Verb::Trace(arguments) => trace::run(&arguments),
