@@ -4,6 +4,8 @@ mod support;
 
 use std::time::Duration;
 
+use samebit_engine::{BankOptions, DiskOptions};
+use samebit_serve::Options;
 use serde_json::{Value, json};
 use support::{Live, options};
 
@@ -186,7 +188,7 @@ fn who_goes_away_is_not_computed_for() {
 
 #[test]
 fn draining_finishes_what_runs() {
-    let mut live = Live::with(samebit_serve::Options { drain: Duration::from_secs(60), ..options() });
+    let mut live = Live::with(Options { drain: Duration::from_secs(60), ..options() });
     let body = chat("the world", &json!({ "max_tokens": 200, "n": 8, "stream": true }));
     let mut running = live.send("POST", "/v1/chat/completions", &[], &body.to_string());
     live.until("the request runs", || live.load().running > 0);
@@ -222,6 +224,34 @@ fn a_second_turn_reuses_the_first_and_only_its_own_tenant_does() {
     assert_eq!(other["samebit"]["cached_tokens"], 0);
     assert_eq!(other["samebit"]["cache_miss_reason"], "new_session");
     assert_eq!(identity(&resumed["samebit"]), identity(&other["samebit"]));
+}
+
+#[test]
+fn a_restarted_server_goes_on_from_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let disk = DiskOptions { min_free_bytes: 0, ..DiskOptions::new(folder.path()) };
+        let bank = BankOptions { memory_bytes: 64 << 20, disk: Some(disk), ..BankOptions::default() };
+        Live::with(Options { bank: Some(bank), ..options() })
+    };
+    let ask = |live: &Live, messages: &Value| {
+        let body = json!({ "messages": messages, "max_tokens": 6, "ignore_eos": true, "temperature": 1.1 });
+        live.post("/v1/chat/completions", &body).json()
+    };
+    let first = json!([{ "role": "user", "content": "the world" }]);
+    let mut live = start();
+    let said = ask(&live, &first)["choices"][0]["message"].clone();
+    let second = json!([first[0], said, { "role": "user", "content": "a" }]);
+    live.stop();
+    live.join();
+
+    let reopened = ask(&start(), &second);
+    assert_eq!(reopened["samebit"]["cache_source"], "disk", "{reopened}");
+    let cached = reopened["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    assert!(cached > 0);
+    let fresh = ask(&Live::with(Options { bank: None, ..options() }), &second);
+    assert_eq!(fresh["samebit"]["cached_tokens"], 0);
+    assert_eq!(identity(&reopened["samebit"]), identity(&fresh["samebit"]));
 }
 
 #[test]

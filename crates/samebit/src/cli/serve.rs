@@ -53,6 +53,12 @@ pub(crate) struct ServeArguments {
     /// compute it again; 0 keeps nothing. It changes speed only
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub(crate) cache_mib: usize,
+    /// Folder that keeps the same across restarts, made if it is not there. Only one server may use it at a time
+    #[arg(long, value_name = "DIR")]
+    pub(crate) session_dir: Option<PathBuf>,
+    /// GiB of disk that the folder may take
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one, requires = "session_dir")]
+    pub(crate) session_gib: usize,
     /// Enters the seeds of requests that name none: another salt gives independent answers
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) seed_salt: String,

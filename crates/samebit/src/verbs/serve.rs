@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use samebit_checkpoint::Checkpoint;
-use samebit_engine::{BankOptions, SchedulerOptions};
+use samebit_engine::{BankOptions, DiskOptions, SchedulerOptions};
 use samebit_serve::{Options, Server};
 use serde_json::json;
 
@@ -36,10 +36,7 @@ pub(super) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
             state_bytes,
             seed_salt: arguments.seed_salt.clone(),
         },
-        bank: (arguments.cache_mib > 0).then(|| BankOptions {
-            memory_bytes: (arguments.cache_mib as u64).saturating_mul(1 << 20),
-            ..BankOptions::default()
-        }),
+        bank: bank(arguments),
         weights: pins(arguments, &loaded.checkpoint),
         api_key_file: arguments.api_key_file.clone(),
         notify_socket: std::env::var_os("NOTIFY_SOCKET"),
@@ -77,6 +74,17 @@ pub(super) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         }
     })
     .or_hint("--host and --port choose another address")
+}
+
+/// What is kept of answered requests; `None` where neither memory nor disk may keep anything.
+fn bank(arguments: &ServeArguments) -> Option<BankOptions> {
+    let disk = arguments.session_dir.as_ref().map(|folder| DiskOptions {
+        max_bytes: (arguments.session_gib as u64).saturating_mul(1 << 30),
+        ..DiskOptions::new(folder)
+    });
+    let memory_bytes = (arguments.cache_mib as u64).saturating_mul(1 << 20);
+    let keeps = memory_bytes > 0 || disk.is_some();
+    keeps.then(|| BankOptions { memory_bytes, disk, ..BankOptions::default() })
 }
 
 /// What requests may call the model: the given names, else what `MODEL` says and the name of its file or folder.
