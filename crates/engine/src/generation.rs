@@ -173,6 +173,8 @@ pub struct Reply {
     pub seed: u64,
     /// SHA-256 over the logits of all steps, in hexadecimal: see [`crate::LogitsChain`].
     pub chain: String,
+    /// The first 8 hexadecimal digits of the chain after each step, joined: where two replies part can be told from it.
+    pub steps: String,
     /// Prompt tokens that were not computed, since a state covered them.
     pub cached_tokens: usize,
     /// Where that state was.

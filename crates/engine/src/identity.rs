@@ -40,6 +40,11 @@ impl LogitsChain {
         }
     }
 
+    /// The first 8 hex digits of the digest so far: enough to find the first step at which two replies part.
+    pub fn mark(&self) -> String {
+        hex(&self.0.clone().finalize()[..4])
+    }
+
     /// The digest so far, 64 hex digits.
     pub fn hex(&self) -> String {
         hex(&self.0.clone().finalize())

@@ -11,6 +11,7 @@ mod error;
 mod generation;
 mod identity;
 mod logits;
+pub mod receipt;
 mod sampling;
 mod scheduler;
 mod sequence;

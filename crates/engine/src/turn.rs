@@ -29,6 +29,8 @@ pub(crate) struct Turn {
     /// Why the answer ended, if it did.
     finish: Option<Finish>,
     chain: LogitsChain,
+    /// Marks of the chain after each step.
+    steps: String,
     cached_tokens: usize,
     source: Source,
     miss: Option<MissReason>,
@@ -67,6 +69,7 @@ impl Turn {
             span: Vec::new(),
             finish: None,
             chain: LogitsChain::default(),
+            steps: String::new(),
             cached_tokens: 0,
             source: Source::None,
             miss: None,
@@ -179,6 +182,7 @@ impl Turn {
         let shaped = self.pipeline.shaped(logits, answer)?;
         let id = self.sampler.choose(cpu, shaped, self.ids.len())?;
         self.chain.add(logits);
+        self.steps.push_str(&self.chain.mark());
         self.ids.push(id);
         if let Some(top) = self.request.log_probabilities {
             observer.log_probabilities(log_probabilities(logits, id, top));
@@ -227,6 +231,7 @@ impl Turn {
             finish: self.finish.unwrap_or(Finish::Cancelled),
             seed: self.sampler.seed(),
             chain: self.chain.hex(),
+            steps: self.steps.clone(),
             cached_tokens: self.cached_tokens,
             source: self.source,
             miss: self.miss,

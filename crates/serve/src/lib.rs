@@ -25,7 +25,6 @@ mod metrics;
 mod notify;
 mod openai;
 mod process;
-mod receipt;
 mod responses;
 mod server;
 mod state;

@@ -25,9 +25,9 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::ask::defaults::Defaults;
 use crate::http::keys::Keys;
 use crate::http::outer;
-use crate::receipt::{self, Program};
 use crate::state::{App, Parts};
 use crate::{about, anthropic, notify, openai, responses, tokens};
+use samebit_engine::receipt::Program;
 
 /// How long connections that carry nothing any more may stay open at the end.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -98,16 +98,7 @@ impl Server {
         let template =
             samebit_engine::chat_template(checkpoint, &tokenizer).map_err(|error| error.to_string());
         let kv = options.scheduler.kv;
-        let program = Program {
-            version: env!("CARGO_PKG_VERSION"),
-            plan_id: samebit_models::plan_id(kv),
-            kv: kv.to_string(),
-            isa: cpu.isa().to_string(),
-            threads: cpu.threads(),
-            weights_digest: receipt::weights_digest(&options.weights),
-            weights: options.weights,
-            seed_salt: options.scheduler.seed_salt.clone(),
-        };
+        let program = Program::new(&cpu, kv, options.weights, &options.scheduler.seed_salt);
         let memory = MemoryPlan::of(&model, kv, options.scheduler.state_bytes);
         let weights_digest = &program.weights_digest;
         let open = |options| Bank::open(options, weights_digest, model.state_decoder(kv));

@@ -13,8 +13,8 @@ use crate::ask::defaults::Defaults;
 use crate::error::ApiError;
 use crate::http::keys::Keys;
 use crate::metrics::Metrics;
-use crate::receipt::Program;
 use crate::store::Store;
+use samebit_engine::receipt::Program;
 
 /// Receipts that are kept, and their bytes.
 const RECEIPTS: (usize, usize) = (4_096, 64 << 20);

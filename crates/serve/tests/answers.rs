@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use samebit_arith::{Cpu, Isa};
 use samebit_engine::{BankOptions, DiskOptions};
 use samebit_serve::Options;
 use serde_json::{Value, json};
@@ -64,6 +65,8 @@ fn a_stream_says_what_the_whole_answer_says() {
 #[test]
 fn eight_clients_get_what_each_gets_alone() {
     let live = Live::start();
+    let (model, cpu) = (support::model(), Cpu::new(Isa::Scalar, 1).unwrap());
+    let pins = options().weights;
     let texts = ["the", "a cat", "hello world", "你好", "12345", "naïve", "one two three four five", "x"];
     let body = |index: usize| {
         let more = if index.is_multiple_of(2) { json!({}) } else { sampled(index as u64) };
@@ -88,6 +91,9 @@ fn eight_clients_get_what_each_gets_alone() {
             let id = beside["samebit"]["receipt_id"].as_str().unwrap();
             let receipt = live.get(&format!("/v1/receipts/{id}")).json();
             widest = widest.max(receipt["path"]["widest_pass"].as_u64().unwrap());
+            // And a stranger, with one thread and nothing cached, gets them again.
+            let replayed = samebit_engine::receipt::verify(&receipt, &model, &cpu, &pins).unwrap();
+            assert_eq!((replayed.differences, replayed.steps), (Vec::new(), 12));
         }
     }
     assert!(widest > 1, "no two requests ever shared a pass: {widest}");

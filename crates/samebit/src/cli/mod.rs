@@ -5,6 +5,7 @@ mod numbers;
 mod options;
 mod prove;
 mod serve;
+mod verify;
 
 use clap::{Parser, Subcommand};
 
@@ -15,6 +16,7 @@ pub(crate) use options::{
 };
 pub(crate) use prove::ProveArguments;
 pub(crate) use serve::ServeArguments;
+pub(crate) use verify::VerifyArguments;
 
 const AFTER_HELP: &str = "\
 MODEL is a .gguf file, a folder with config.json and safetensors, hf:owner/repo[@revision][:file], or a name that
@@ -54,6 +56,8 @@ pub(crate) enum Verb {
     Bench(BenchArguments),
     /// Check that the answer is the same, bit for bit, however it is computed, and write receipts
     Prove(ProveArguments),
+    /// Replay a receipt, and say where the answer parts from it
+    Verify(VerifyArguments),
     /// Measure the perplexity of a text
     Perplexity(PerplexityArguments),
     /// Fetch a model and verify it

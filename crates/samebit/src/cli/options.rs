@@ -148,6 +148,9 @@ pub(crate) struct RunArguments {
     /// Go on after end tokens until the limit
     #[arg(long)]
     pub(crate) ignore_eos: bool,
+    /// Write a receipt of the answer, which `samebit verify` replays
+    #[arg(long, value_name = "FILE")]
+    pub(crate) receipt: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArguments,
     #[command(flatten)]

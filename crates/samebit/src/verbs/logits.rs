@@ -16,7 +16,7 @@ pub(super) fn run(arguments: &LogitsArguments) -> Result<(), Failure> {
     let pieces = pieces(arguments)?;
     let output = arguments.model.output;
     let loaded = Loaded::load(&arguments.model.model, &arguments.model.machine, output)?;
-    keep_from_overwriting(&loaded.checkpoint, &arguments.out)?;
+    keep_from_overwriting(&loaded.checkpoint, "--out", &arguments.out)?;
     let info = loaded.model.info();
     check_ids(ids, info.vocabulary, info.context)?;
 

@@ -14,6 +14,7 @@ mod pull;
 mod run;
 mod serve;
 mod trace;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -35,8 +36,9 @@ pub(crate) fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Perplexity(arguments) => perplexity::run(&arguments),
         Verb::Pull(arguments) => pull::run(&arguments),
         Verb::List(arguments) => list::run(&arguments),
-        // The only verb that may do its work and still not end well.
+        // These may do their work and still not end well.
         Verb::Prove(arguments) => return prove::run(&arguments),
+        Verb::Verify(arguments) => return verify::run(&arguments),
     }?;
     Ok(ExitCode::SUCCESS)
 }

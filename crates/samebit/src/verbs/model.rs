@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use samebit_arith::Cpu;
-use samebit_checkpoint::Checkpoint;
+use samebit_checkpoint::{Checkpoint, Pin};
 use samebit_models::Model;
 
 use crate::cli::{MachineOptions, OutputOptions};
@@ -60,14 +60,25 @@ pub(super) fn open(name: &str, output: OutputOptions) -> Result<Arc<Checkpoint>,
     Ok(Arc::new(Checkpoint::open(&path)?))
 }
 
+/// SHA-256 of every file of a checkpoint. Files that have not changed since they were last hashed are not read again.
+pub(super) fn pins(checkpoint: &Checkpoint, output: OutputOptions) -> Vec<Pin> {
+    let cache = Settings::from_environment().ok().map(|settings| settings.cache.join("pins"));
+    let bar = Progress::new(output.quiet).bytes("hashing", 0);
+    checkpoint.pins(cache.as_deref(), |done, total| {
+        bar.set_total(total);
+        bar.set(done);
+    })
+}
+
 /// Refuses to write results over a file of the model that they come from.
-pub(super) fn keep_from_overwriting(checkpoint: &Checkpoint, out: &Path) -> Result<(), Failure> {
+pub(super) fn keep_from_overwriting(checkpoint: &Checkpoint, flag: &str, out: &Path) -> Result<(), Failure> {
     // A file that is not there yet is none of the model's.
     let Ok(target) = out.canonicalize() else { return Ok(()) };
     let weights = checkpoint.files().iter().map(samebit_checkpoint::MappedFile::path);
     let mut files = weights.chain(checkpoint.config().map(samebit_checkpoint::Config::file));
     if files.any(|file| file.canonicalize().is_ok_and(|file| file == target)) {
-        let problem = format!("--out {} is a file of the model itself, expected another file", out.display());
+        let problem =
+            format!("{flag} {} is a file of the model itself, expected another file", out.display());
         return Err(Failure::new(problem).hint("choose another name; nothing was written"));
     }
     Ok(())

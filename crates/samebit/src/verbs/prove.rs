@@ -22,8 +22,8 @@ pub(super) fn run(arguments: &ProveArguments) -> Result<ExitCode, Failure> {
     check_writable(&arguments.out, &[&receipts, &page])?;
     let threads = arguments.threads.unwrap_or_else(available_threads);
     let loaded = Loaded::load_on(&arguments.model, cpu(Isa::detect(), threads)?, arguments.output)?;
-    keep_from_overwriting(&loaded.checkpoint, &receipts)?;
-    keep_from_overwriting(&loaded.checkpoint, &page)?;
+    keep_from_overwriting(&loaded.checkpoint, "--out", &receipts)?;
+    keep_from_overwriting(&loaded.checkpoint, "--out", &page)?;
 
     let subject = Subject {
         name: &arguments.model,

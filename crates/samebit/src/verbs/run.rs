@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
+use samebit_engine::receipt::{self, Program};
 use samebit_engine::{Reply, Request, Sequence, generate, token_sha};
 use samebit_text::{Special, Tokenizer};
 use serde_json::{Value, json};
@@ -10,10 +11,11 @@ use serde_json::{Value, json};
 use super::answer::{Answer, summary};
 use super::chat::{self, Message, Role};
 use super::interrupt;
-use super::model::Loaded;
+use super::model::{Loaded, keep_from_overwriting, pins};
 use super::print_json;
 use crate::cli::RunArguments;
 use crate::failure::{Failure, OrHint};
+use crate::output_file;
 use crate::pull::{DEFAULT_MODEL, HubReference, LISTED};
 use crate::terminal;
 
@@ -24,8 +26,8 @@ pub(super) fn run(arguments: &RunArguments) -> Result<(), Failure> {
     arguments.sampling.options().check()?;
     let (model, prompt) = model_and_prompt(arguments);
     let wants_chat = prompt.is_none() && arguments.ids.is_none() && io::stdin().is_terminal();
-    if wants_chat && (arguments.output.json || arguments.raw) {
-        return Err(Failure::new("a chat has neither --json nor --raw: give a PROMPT"));
+    if wants_chat && (arguments.output.json || arguments.raw || arguments.receipt.is_some()) {
+        return Err(Failure::new("a chat has neither --json nor --raw nor --receipt: give a PROMPT"));
     }
     let prompt = match prompt {
         None if !wants_chat && arguments.ids.is_none() => Some(read_standard_input()?),
@@ -33,6 +35,9 @@ pub(super) fn run(arguments: &RunArguments) -> Result<(), Failure> {
     };
 
     let loaded = Loaded::load(&model, &arguments.machine, arguments.output)?;
+    if let Some(receipt) = &arguments.receipt {
+        keep_from_overwriting(&loaded.checkpoint, "--receipt", receipt)?;
+    }
     if wants_chat {
         return chat::run(arguments, &loaded);
     }
@@ -137,6 +142,12 @@ fn answer_once(
     let mut answer = Answer::new(tokenizer, arguments.output);
     let reply = generate(&loaded.model, &loaded.cpu, &mut sequence, &request, &mut answer)?;
     let text = answer.finish()?;
+    if let Some(path) = &arguments.receipt {
+        let weights = pins(&loaded.checkpoint, arguments.output);
+        let program = Program::new(&loaded.cpu, arguments.machine.kv.ty, weights, "");
+        let receipt = receipt::canonical(&receipt::of(&program, &request, &reply, None));
+        output_file::write(path, receipt.as_bytes()).map_err(|error| Failure::io("write", path, &error))?;
+    }
     if arguments.output.json {
         return print_json(&as_json(arguments, loaded, prompt_ids, &reply, text.as_deref()));
     }

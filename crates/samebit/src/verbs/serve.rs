@@ -10,12 +10,10 @@ use samebit_engine::{BankOptions, DiskOptions, SchedulerOptions};
 use samebit_serve::{Options, Server};
 use serde_json::json;
 
-use super::model::Loaded;
+use super::model::{Loaded, pins};
 use super::{print_json, size};
 use crate::cli::ServeArguments;
 use crate::failure::{Failure, OrHint};
-use crate::progress::Progress;
-use crate::pull::Settings;
 use crate::terminal;
 
 /// Memory for states where the machine does not tell how much it has.
@@ -37,7 +35,7 @@ pub(super) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
             seed_salt: arguments.seed_salt.clone(),
         },
         bank: bank(arguments),
-        weights: pins(arguments, &loaded.checkpoint),
+        weights: pins(&loaded.checkpoint, model.output),
         api_key_file: arguments.api_key_file.clone(),
         notify_socket: std::env::var_os("NOTIFY_SOCKET"),
         log: !model.output.quiet,
@@ -100,16 +98,6 @@ fn names(arguments: &ServeArguments, checkpoint: &Checkpoint) -> Vec<String> {
         names.push(file);
     }
     if names.is_empty() { vec!["model".to_owned()] } else { names }
-}
-
-/// Digests of the checkpoint's files, remembered where models are kept.
-fn pins(arguments: &ServeArguments, checkpoint: &Checkpoint) -> Vec<samebit_checkpoint::Pin> {
-    let cache = Settings::from_environment().ok().map(|settings| settings.cache.join("pins"));
-    let bar = Progress::new(arguments.model.output.quiet).bytes("hashing", 0);
-    checkpoint.pins(cache.as_deref(), |done, total| {
-        bar.set_total(total);
-        bar.set(done);
-    })
 }
 
 /// A quarter of the machine's memory, whatever is free now: the same at every start.

@@ -15,7 +15,7 @@ use crate::{output_file, terminal};
 
 pub(super) fn run(arguments: &TraceArguments) -> Result<(), Failure> {
     let checkpoint = model::open(&arguments.model, arguments.output)?;
-    model::keep_from_overwriting(&checkpoint, &arguments.out)?;
+    model::keep_from_overwriting(&checkpoint, "--out", &arguments.out)?;
     let record = Record::find(arguments.record.as_deref(), checkpoint.folder())?;
     let decodes: Vec<Vec<u32>> = arguments.decode.iter().map(|ids| ids.0.clone()).collect();
     let request = TraceRequest {

@@ -1,11 +1,11 @@
 //! A complete answer, with what all APIs say about it.
 
-use samebit_engine::{Finish, Reply, Request, token_sha};
+use samebit_engine::{Finish, Reply, Request, receipt, token_sha};
 use samebit_text::{ReplyPart, ToolCall};
 use serde_json::{Value, json};
 
 use super::client::{Ending, TokenProbability};
-use crate::receipt;
+
 use crate::state::App;
 
 /// What an answer says, taken apart.

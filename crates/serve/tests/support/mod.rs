@@ -31,6 +31,11 @@ pub fn model_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/llama/model")
 }
 
+pub fn model() -> Model {
+    let checkpoint = Arc::new(Checkpoint::open(model_folder()).unwrap());
+    Model::load(checkpoint, &Cpu::new(Isa::Scalar, 1).unwrap(), &mut |_| {}).unwrap()
+}
+
 pub fn options() -> Options {
     Options {
         names: vec!["tiny".to_owned(), "owner/tiny".to_owned()],

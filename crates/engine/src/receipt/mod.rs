@@ -3,36 +3,58 @@
 //! A receipt is canonical JSON: keys sorted, no white space, and no number with a fraction; numbers that are floats stand
 //! as the hexadecimal digits of their bits. Its id is the first 32 hexadecimal digits of its SHA-256.
 
+mod replay;
+
 use std::fmt::Write as _;
 
+use crate::identity::{joined, token_sha};
+use crate::{Reply, Request};
+use samebit_arith::{Cpu, KvType};
 use samebit_checkpoint::{Pin, hex};
-use samebit_engine::{Reply, Request, token_sha};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// The program and the model that a server answers with.
+pub use replay::{Replayed, VerifyError, verify};
+
+/// The program and the model that a reply came from.
 #[derive(Clone, Debug)]
-pub(crate) struct Program {
+pub struct Program {
     /// Version of samebit.
-    pub(crate) version: &'static str,
+    pub version: &'static str,
     /// The plan of the arithmetic.
-    pub(crate) plan_id: String,
+    pub plan_id: String,
     /// How stored keys and values are rounded.
-    pub(crate) kv: String,
+    pub kv: String,
     /// Instruction set in use. It must not matter.
-    pub(crate) isa: String,
+    pub isa: String,
     /// Threads in use. They must not matter.
-    pub(crate) threads: usize,
+    pub threads: usize,
     /// Digests of the checkpoint's files.
-    pub(crate) weights: Vec<Pin>,
+    pub weights: Vec<Pin>,
     /// Digest of all of them.
-    pub(crate) weights_digest: String,
+    pub weights_digest: String,
     /// Enters the seeds of requests that name none.
-    pub(crate) seed_salt: String,
+    pub seed_salt: String,
+}
+
+impl Program {
+    /// This program, on a processor, for files with these digests.
+    pub fn new(cpu: &Cpu, kv: KvType, weights: Vec<Pin>, seed_salt: &str) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            plan_id: samebit_models::plan_id(kv),
+            kv: kv.to_string(),
+            isa: cpu.isa().to_string(),
+            threads: cpu.threads(),
+            weights_digest: weights_digest(&weights),
+            weights,
+            seed_salt: seed_salt.to_owned(),
+        }
+    }
 }
 
 /// One digest for all files of a checkpoint: SHA-256 over `sha256sum`'s lines for them, in order.
-pub(crate) fn weights_digest(pins: &[Pin]) -> String {
+pub fn weights_digest(pins: &[Pin]) -> String {
     let mut lines = String::new();
     for pin in pins {
         let _ = writeln!(lines, "{}  {}", pin.sha256, pin.file);
@@ -41,7 +63,7 @@ pub(crate) fn weights_digest(pins: &[Pin]) -> String {
 }
 
 /// The receipt of a reply.
-pub(crate) fn of(program: &Program, request: &Request, reply: &Reply, stop: Option<&str>) -> Value {
+pub fn of(program: &Program, request: &Request, reply: &Reply, stop: Option<&str>) -> Value {
     let (sampling, logits) = (&request.sampling, &request.logits);
     let bias: Vec<Value> =
         logits.bias.0.iter().map(|(id, bias)| json!([id, format!("{:08x}", bias.to_bits())])).collect();
@@ -69,7 +91,7 @@ pub(crate) fn of(program: &Program, request: &Request, reply: &Reply, stop: Opti
                 "min_tokens": logits.min_tokens,
                 "ignore_eos": logits.ignore_eos,
             },
-            "constraint_sha256": request.constraint.as_ref().map(samebit_engine::Constraint::digest),
+            "constraint_sha256": request.constraint.as_ref().map(crate::Constraint::digest),
             "seed": reply.seed,
             "seed_given": sampling.seed.is_some(),
             "seed_salt": program.seed_salt,
@@ -93,6 +115,7 @@ pub(crate) fn of(program: &Program, request: &Request, reply: &Reply, stop: Opti
             "ids": reply.ids,
             "token_sha": token_sha(&reply.ids),
             "chain": reply.chain,
+            "steps": reply.steps,
             "finish_reason": reply.finish.name(),
         },
     })
@@ -105,12 +128,11 @@ fn bits(number: f64) -> String {
 
 /// SHA-256 over ids in decimal joined by `,`.
 fn digest_of_ids(ids: &[u32]) -> String {
-    let joined: Vec<String> = ids.iter().map(u32::to_string).collect();
-    hex(&Sha256::digest(joined.join(",")))
+    hex(&Sha256::digest(joined(ids)))
 }
 
 /// A value as canonical JSON.
-pub(crate) fn canonical(value: &Value) -> String {
+pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);
     text
@@ -151,7 +173,7 @@ fn separate(index: usize, text: &mut String) {
 }
 
 /// The id of a receipt.
-pub(crate) fn id(receipt: &str) -> String {
+pub fn id(receipt: &str) -> String {
     let mut digest = hex(&Sha256::digest(receipt));
     digest.truncate(32);
     digest
