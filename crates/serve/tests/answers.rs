@@ -176,10 +176,10 @@ fn a_receipt_tells_how_the_answer_was_made() {
 
 #[test]
 fn who_goes_away_is_not_computed_for() {
-    let live = Live::start();
+    let live = Live::patient(options());
     for streams in [true, false] {
-        let mut body = chat("the world", &json!({ "max_tokens": 200, "stream": streams }));
-        // Several at once, so that they take a while.
+        let mut body = chat("the world", &json!({ "max_tokens": 60_000, "stream": streams }));
+        // Several at once, some of which wait.
         body["n"] = json!(8);
         let connection = live.send("POST", "/v1/chat/completions", &[], &body.to_string());
         live.until("the request runs", || live.load().running > 0);

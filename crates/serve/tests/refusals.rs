@@ -165,9 +165,8 @@ fn oversize(live: &Live, body: &str) -> u16 {
 fn a_full_queue_says_when_to_come_back() {
     let mut few = options();
     (few.scheduler.max_running, few.scheduler.max_waiting) = (1, 1);
-    let live = Live::with(few);
-    let body =
-        json!({ "messages": [{ "role": "user", "content": "hi" }], "max_tokens": 200, "ignore_eos": true });
+    let live = Live::patient(few);
+    let body = json!({ "messages": [{ "role": "user", "content": "hi" }], "max_tokens": 60_000, "ignore_eos": true });
     let _open: Vec<_> = (0..2)
         .map(|count| {
             let open = live.send("POST", CHAT, &[], &body.to_string());

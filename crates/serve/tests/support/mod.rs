@@ -65,6 +65,21 @@ impl Live {
         Self::over(&model_folder(), options)
     }
 
+    /// A server whose answers may be so long that none ends before a test is done with it.
+    pub fn patient(options: Options) -> Self {
+        let copy = tempfile::tempdir().unwrap();
+        for file in std::fs::read_dir(model_folder()).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+        }
+        let config = copy.path().join("config.json");
+        let text = std::fs::read_to_string(&config).unwrap();
+        let longer = text.replace("\"max_position_embeddings\": 256", "\"max_position_embeddings\": 65536");
+        assert_ne!(text, longer);
+        std::fs::write(&config, longer).unwrap();
+        Self::over(copy.path(), options)
+    }
+
     pub fn over(folder: &Path, options: Options) -> Self {
         let checkpoint = Arc::new(Checkpoint::open(folder).unwrap());
         let cpu = Cpu::new(Isa::detect(), 2).unwrap();
