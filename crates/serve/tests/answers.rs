@@ -194,8 +194,9 @@ fn who_goes_away_is_not_computed_for() {
 
 #[test]
 fn draining_finishes_what_runs() {
-    let mut live = Live::with(Options { drain: Duration::from_secs(60), ..options() });
-    let body = chat("the world", &json!({ "max_tokens": 200, "n": 8, "stream": true }));
+    let mut live = Live::patient(Options { drain: Duration::from_secs(60), ..options() });
+    // Long enough that the test sees it run, whatever else the machine does.
+    let body = chat("the world", &json!({ "max_tokens": 4000, "n": 8, "stream": true }));
     let mut running = live.send("POST", "/v1/chat/completions", &[], &body.to_string());
     live.until("the request runs", || live.load().running > 0);
     live.stop();
